@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// What the flags of each verb turn into. Plain values: the file that parses flags is the only one
+/// that knows how, and tests fill these by hand.
+namespace shardplan::plan::cli {
+
+/// A flag of the job and the field of the job it sets.
+struct JobFlag {
+    std::string_view flag; ///< "--sequence"
+    std::string_view path; ///< "sequence.max"
+    std::string_view doc;
+};
+
+/// Short names for the fields of a job that people change most. Any other field is `--set job.PATH`.
+std::span<const JobFlag> job_flags();
+
+/// A value given by a flag that sets one field.
+struct FieldValue {
+    std::string flag; ///< as typed, for messages
+    std::string path;
+    std::string value;
+};
+
+/// Everything a scenario is made of.
+struct ScenarioOptions {
+    std::string model;
+    std::string cluster;
+    std::optional<std::int64_t> gpus;
+    std::string job;
+    std::string stack;
+    std::string calibration;
+    std::vector<std::string> features;
+    std::vector<FieldValue> job_fields; ///< from job_flags()
+    std::vector<std::string> sets;      ///< "job.sequence.max=8192"
+    std::string device_peak;            ///< "989 TFLOP/s", of the compute format
+    std::string device_memory;
+    std::string device_bandwidth;
+};
+
+struct ModelOptions {
+    std::string model;
+    std::vector<std::string> sets;
+};
+
+struct ClusterOptions {
+    std::string cluster;
+    std::optional<std::int64_t> gpus;
+    std::vector<std::string> sets;
+};
+
+struct ListOptions {
+    std::string what; ///< models, clusters, devices, stacks, jobs, features
+};
+
+struct EstimateOptions {
+    ScenarioOptions scenario;
+    std::string layout;
+    std::string output; ///< document to write; "-": standard output; empty: none
+};
+
+struct PlanOptions {
+    ScenarioOptions scenario;
+    std::int64_t top = 10;
+    std::string objective; ///< empty: the job's
+    std::string output;
+};
+
+struct ExplainOptions {
+    std::string document; ///< a plan file; or empty, and scenario and layout are given
+    std::int64_t plan = 1; ///< which plan of the document, from 1
+    ScenarioOptions scenario;
+    std::string layout;
+    std::string term = "memory";
+    std::int64_t depth = 0; ///< levels shown; 0 = all
+};
+
+struct ValidateOptions {
+    std::string runs;
+    std::vector<std::string> by;
+    bool notes = false; ///< also what was assumed for each record
+};
+
+} // namespace shardplan::plan::cli

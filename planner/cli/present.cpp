@@ -1,0 +1,242 @@
+#include "planner/cli/present.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "planner/cli/table.hpp"
+#include "simulator/io/catalogue.hpp"
+#include "simulator/spec/parameters.hpp"
+#include "simulator/units/text.hpp"
+
+namespace shardplan::plan::cli {
+namespace {
+
+std::string gib(sim::Bytes bytes) { return fmt::format("{:.2f}", bytes.value() / 0x1p30); }
+
+std::string words(std::string_view name) {
+    std::string out(name);
+    std::replace(out.begin(), out.end(), '_', ' ');
+    return out;
+}
+
+/// Kinds by amount, largest first; equal ones keep their order.
+template <class Kind, class Amounts>
+std::vector<Kind> by_size(const Amounts& amounts) {
+    std::vector<Kind> kinds;
+    for (std::size_t i = 0; i < amounts.amounts.size(); ++i) {
+        if (amounts.amounts[i].value() > 0.0) {
+            kinds.push_back(static_cast<Kind>(i));
+        }
+    }
+    std::stable_sort(kinds.begin(), kinds.end(),
+                     [&](Kind a, Kind b) { return amounts[a] > amounts[b]; });
+    return kinds;
+}
+
+/// Classes worth a column: all of them, or the first, the second, the deciding and the last.
+std::vector<std::size_t> columns_of(const sim::Estimate& estimate) {
+    constexpr std::size_t most = 6;
+    const std::size_t count = estimate.classes.size();
+    std::vector<std::size_t> out(count);
+    std::iota(out.begin(), out.end(), std::size_t{0});
+    if (count > most) {
+        out = {0, 1, static_cast<std::size_t>(estimate.deciding_class), count - 2, count - 1};
+        std::sort(out.begin(), out.end());
+        out.erase(std::unique(out.begin(), out.end()), out.end());
+    }
+    return out;
+}
+
+std::string job_line(const sim::Evaluator& evaluator) {
+    const sim::Resolved& r = evaluator.resolved();
+    std::string line = fmt::format(
+        "sequence {}, global batch {} ({} tokens), {}, {}", sim::group_digits(r.sequence),
+        sim::group_digits(r.global_batch), sim::group_digits(r.global_batch * r.sequence),
+        name_of(r.compute), name_of(r.optimizer));
+    if (r.method.kind != sim::MethodKind::full) {
+        line += fmt::format(", {} of rank {}", name_of(r.method.kind), r.method.rank);
+    }
+    return line;
+}
+
+const sim::ClassMemory* deciding_class(const sim::Estimate& estimate) {
+    const auto index = static_cast<std::size_t>(estimate.deciding_class);
+    return index < estimate.classes.size() ? &estimate.classes[index] : nullptr;
+}
+
+void add_memory_lines(Table& table, const sim::Estimate& estimate) {
+    const sim::ClassMemory* c = deciding_class(estimate);
+    if (c == nullptr) {
+        return;
+    }
+    table.add({"memory",
+               fmt::format("allocated {} GiB, reserved {} GiB ({} to {}) of {} usable, process {} "
+                           "GiB; stage {}, peak in {}",
+                           gib(c->allocated.value), gib(c->reserved.value), gib(c->reserved.low),
+                           gib(c->reserved.high), gib(c->usable), gib(c->process.value), c->stage,
+                           name_of(c->peak_phase))});
+    const auto kinds = by_size<sim::TensorKind>(c->at_peak);
+    std::string largest;
+    for (std::size_t i = 0; i < std::min<std::size_t>(kinds.size(), 3); ++i) {
+        largest += fmt::format("{}{} {} GiB", i == 0 ? "" : ", ", words(name_of(kinds[i])),
+                               gib(c->at_peak[kinds[i]]));
+    }
+    table.add({"", "largest: " + largest});
+    if (c->host.value() > 0.0) {
+        table.add({"", fmt::format("host {} GiB per rank", gib(c->host))});
+    }
+}
+
+} // namespace
+
+Style style_of(sim::Verdict verdict) {
+    switch (verdict) {
+    case sim::Verdict::fits: return Style::good;
+    case sim::Verdict::borderline: return Style::doubtful;
+    case sim::Verdict::does_not_fit: break;
+    }
+    return Style::bad;
+}
+
+std::string verdict_with_margin(const sim::Estimate& estimate) {
+    const bool over = estimate.margin.value() < 0.0;
+    const sim::Bytes size = over ? -estimate.margin : estimate.margin;
+    return fmt::format("{}, {} GiB {}", name_of(estimate.verdict), gib(size),
+                       over ? "too much" : "to spare");
+}
+
+void print_first_screen(const Console& console, const sim::Evaluator& evaluator,
+                        const Shown& shown) {
+    const sim::Scenario& scenario = evaluator.scenario();
+    const sim::Estimate& estimate = shown.estimate;
+    const sim::ParameterCounts counts = sim::count_parameters(scenario.model);
+    Table table({{"", Align::left}, {"", Align::left}});
+    table.add({"model", {fmt::format("{}: {} parameters, {} active", scenario.model.name,
+                                     sim::group_digits(counts.total),
+                                     sim::group_digits(counts.active)),
+                         Style::strong}});
+    table.add({"cluster",
+               fmt::format("{}: {}", scenario.cluster.name, sim::summary(scenario.cluster))});
+    table.add({"job", job_line(evaluator)});
+    const std::string title =
+        scenario.stack.title.empty() ? "" : fmt::format(" ({})", scenario.stack.title);
+    table.add({"stack", scenario.stack.name + title});
+    table.add({"layout", {shown.layout, Style::strong}});
+    table.add({"verdict", {verdict_with_margin(estimate), style_of(estimate.verdict)}});
+    if (!estimate.verdict_text.empty()) {
+        table.add({"", estimate.verdict_text});
+    }
+    add_memory_lines(table, estimate);
+    const auto& time = estimate.time.total;
+    table.add({"step time", fmt::format("{} ({} to {}), {} micro-batches", sim::to_text(time.value),
+                                        sim::to_text(time.low), sim::to_text(time.high),
+                                        estimate.micro_batches)});
+    table.add({"speed", fmt::format("{} tokens/s, {} per device, {:.4g} samples/s",
+                                    scaled_count(estimate.tokens_per_second),
+                                    scaled_count(estimate.tokens_per_second_per_device),
+                                    estimate.samples_per_second)});
+    table.add({"MFU", fmt::format("{} of {}", percent(estimate.mfu), estimate.peak_name)});
+    if (estimate.money_per_million_tokens > 0.0) {
+        table.add({"cost", fmt::format("{:.4g} {} per hour, {:.4g} per million tokens",
+                                       estimate.money_per_hour, scenario.cluster.currency,
+                                       estimate.money_per_million_tokens)});
+    }
+    table.print(console.out, console.color);
+}
+
+void print_memory(const Console& console, const sim::Estimate& estimate) {
+    print_heading(console.out, "Memory at the peak, GiB per device", console.color);
+    const auto columns = columns_of(estimate);
+    std::vector<Table::Column> heads = {{"", Align::left}};
+    for (const std::size_t i : columns) {
+        const sim::ClassMemory& c = estimate.classes[i];
+        heads.push_back({fmt::format("stage {} x {}", c.stage, c.ranks), Align::right});
+    }
+    Table table(heads);
+    const auto add = [&](std::string title, auto&& figure, Style style = Style::plain) {
+        std::vector<Cell> row = {std::move(title)};
+        for (const std::size_t i : columns) {
+            row.emplace_back(figure(estimate.classes[i]), style);
+        }
+        table.add(std::move(row));
+    };
+    for (std::size_t k = 0; k < sim::tensor_kind_count; ++k) {
+        const auto kind = static_cast<sim::TensorKind>(k);
+        const bool used = std::any_of(estimate.classes.begin(), estimate.classes.end(),
+                                      [&](const auto& c) { return c.at_peak[kind].value() > 0.0; });
+        if (used) {
+            add(words(name_of(kind)),
+                [&](const sim::ClassMemory& c) { return gib(c.at_peak[kind]); });
+        }
+    }
+    add("allocated", [](const auto& c) { return gib(c.allocated.value); }, Style::strong);
+    add("reserved", [](const auto& c) { return gib(c.reserved.value); }, Style::strong);
+    add("process", [](const auto& c) { return gib(c.process.value); }, Style::strong);
+    add("usable", [](const auto& c) { return gib(c.usable); }, Style::faint);
+    add("verdict", [](const auto& c) { return std::string(name_of(c.verdict)); });
+    table.print(console.out, console.color, 2);
+}
+
+void print_time(const Console& console, const sim::Estimate& estimate) {
+    print_heading(console.out, "Time of one step", console.color);
+    const double total = estimate.time.total.value.value();
+    Table table({{"", Align::left}, {"exposed", Align::right}, {"share", Align::right},
+                 {"hidden", Align::right}});
+    for (std::size_t k = 0; k < sim::time_kind_count; ++k) {
+        const auto kind = static_cast<sim::TimeKind>(k);
+        const sim::Seconds exposed = estimate.time.exposed[kind];
+        const sim::Seconds hidden = estimate.time.hidden[kind];
+        if (exposed.value() > 0.0 || hidden.value() > 0.0) {
+            table.add({words(name_of(kind)), sim::to_text(exposed),
+                       total > 0.0 ? percent(exposed.value() / total) : "",
+                       hidden.value() > 0.0 ? sim::to_text(hidden) : ""});
+        }
+    }
+    table.add({"step", {sim::to_text(estimate.time.total.value), Style::strong}});
+    table.print(console.out, console.color, 2);
+}
+
+void print_links(const Console& console, const sim::Estimate& estimate) {
+    if (estimate.links.empty()) {
+        return;
+    }
+    print_heading(console.out, "Sent by one device in one step", console.color);
+    Table table({{"dimension", Align::left}, {"ranks", Align::right}, {"bytes", Align::right},
+                 {"time", Align::right}, {"over", Align::left}});
+    for (const sim::LinkLoad& link : estimate.links) {
+        table.add({link.dim, std::to_string(link.ranks), sim::to_text(link.per_step),
+                   sim::to_text(link.time), link.tier});
+    }
+    table.print(console.out, console.color, 2);
+}
+
+std::vector<sim::Assumption> all_assumptions(const sim::Evaluator& evaluator) {
+    std::vector<sim::Assumption> out;
+    for (const auto* list : {&evaluator.scenario().assumptions, &evaluator.assumptions()}) {
+        for (const sim::Assumption& assumption : *list) {
+            if (std::find(out.begin(), out.end(), assumption) == out.end()) {
+                out.push_back(assumption);
+            }
+        }
+    }
+    return out;
+}
+
+std::vector<sim::Warning> all_warnings(const sim::Evaluator& evaluator, const sim::Layout& layout,
+                                       const sim::Estimate& estimate) {
+    std::vector<sim::Warning> out = estimate.warnings;
+    for (sim::Warning& warning : sim::layout_warnings(evaluator.scenario(), evaluator.resolved(),
+                                                      layout, evaluator.tables())) {
+        const bool known = std::any_of(out.begin(), out.end(),
+                                       [&](const auto& w) { return w.id == warning.id; });
+        if (!known) {
+            out.push_back(std::move(warning));
+        }
+    }
+    return out;
+}
+
+} // namespace shardplan::plan::cli

@@ -1,0 +1,231 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/cli/inputs.hpp"
+#include "planner/cli/table.hpp"
+#include "planner/cli/verbs.hpp"
+#include "simulator/io/catalogue.hpp"
+#include "simulator/io/json.hpp"
+#include "simulator/units/text.hpp"
+
+namespace shardplan::plan::cli {
+namespace {
+
+/// A node group with its device, where anybody knows it.
+struct KnownGroup {
+    const sim::NodeGroup* group = nullptr;
+    std::optional<sim::Device> device;
+    std::vector<sim::Assumption> assumptions;
+    std::string hint; ///< nearest names of an unknown device
+};
+
+std::vector<KnownGroup> known_groups(const sim::Cluster& cluster,
+                                     const std::vector<sim::Device>& catalogue) {
+    std::vector<KnownGroup> out;
+    for (const sim::NodeGroup& group : cluster.node_groups) {
+        KnownGroup known;
+        known.group = &group;
+        auto found = sim::find_device(cluster.devices, group.node.device, "cluster");
+        if (!found) {
+            found = sim::find_device(catalogue, group.node.device, "cluster");
+        }
+        if (found) {
+            known.device = std::move(found->value);
+            known.assumptions = std::move(found->assumptions);
+        } else {
+            known.hint = found.error().hint;
+        }
+        out.push_back(std::move(known));
+    }
+    return out;
+}
+
+std::int64_t node_count(const sim::Cluster& cluster) {
+    std::int64_t nodes = 0;
+    for (const sim::NodeGroup& group : cluster.node_groups) {
+        nodes += group.count;
+    }
+    return nodes;
+}
+
+std::int64_t nic_count(const sim::Cluster& cluster) {
+    std::int64_t nics = 0;
+    for (const sim::NodeGroup& group : cluster.node_groups) {
+        nics += group.count * group.node.nics.count;
+    }
+    return nics;
+}
+
+/// Cards with a leaf of their own: NIC i of every node hangs on leaf i.
+std::int64_t rail_count(const sim::Cluster& cluster) {
+    if (!cluster.fabric.rails) {
+        return 0;
+    }
+    std::int64_t rails = 0;
+    for (const sim::NodeGroup& group : cluster.node_groups) {
+        rails = std::max(rails, group.node.nics.count);
+    }
+    return rails;
+}
+
+std::int64_t switch_count(const sim::Cluster& cluster) {
+    std::int64_t switches = 0;
+    for (const sim::NodeGroup& group : cluster.node_groups) {
+        for (const sim::Vertex& vertex : group.node.vertices) {
+            const bool is_switch = vertex.kind == sim::VertexKind::pcie_switch ||
+                                   vertex.kind == sim::VertexKind::scaleup_switch;
+            switches += is_switch ? group.count : 0;
+        }
+    }
+    return switches;
+}
+
+void write_json(const Console& console, const sim::Cluster& cluster,
+                const std::vector<KnownGroup>& groups,
+                const std::vector<sim::Assumption>& assumptions) {
+    sim::JsonWriter json;
+    json.begin_object()
+        .member("name", cluster.name)
+        .member("summary", sim::summary(cluster))
+        .member("gpus", sim::device_count(cluster))
+        .member("nodes", node_count(cluster))
+        .member("nics", nic_count(cluster))
+        .member("rails", rail_count(cluster))
+        .member("switches", switch_count(cluster));
+    json.begin_array("devices");
+    for (const KnownGroup& group : groups) {
+        json.begin_object()
+            .member("name", group.device ? group.device->name : group.group->node.device)
+            .member("known", group.device.has_value())
+            .member("gpus", group.group->count * group.group->node.devices);
+        if (group.device) {
+            json.member("device", *group.device);
+        }
+        json.end_object();
+    }
+    json.end_array();
+    json.begin_array("assumptions");
+    for (const sim::Assumption& assumption : assumptions) {
+        json.value(assumption);
+    }
+    json.end_array().member("cluster", cluster).end_object();
+    console.out << json.str();
+}
+
+std::string peak_words(const sim::Device& device) {
+    const auto peak = device.peak_dense.find("bf16");
+    const auto half = device.peak_dense.find("fp16");
+    if (peak != device.peak_dense.end()) {
+        return sim::to_text(peak->second) + " dense bf16";
+    }
+    if (half != device.peak_dense.end()) {
+        return sim::to_text(half->second) + " dense fp16";
+    }
+    return "peak unknown";
+}
+
+void print_group(const Console& console, const KnownGroup& known) {
+    const sim::NodeGroup& group = *known.group;
+    const sim::NodeTemplate& node = group.node;
+    print_heading(console.out,
+                  fmt::format("{}: {} x {} {}", group.name.empty() ? "nodes" : group.name,
+                              group.count, node.devices, node.device),
+                  console.color);
+    Table table({{"", Align::left}, {"", Align::left}});
+    if (known.device) {
+        table.add({"device", fmt::format("{}, {} visible at {}, {}", known.device->name,
+                                         sim::to_text(known.device->memory_visible),
+                                         sim::to_text(usable(known.device->memory_bandwidth)),
+                                         peak_words(*known.device))});
+    } else {
+        table.add({"device", {fmt::format("{}: not in the catalogue, peak unknown; {}",
+                                          node.device, known.hint),
+                              Style::doubtful}});
+    }
+    if (node.scaleup.kind != sim::ScaleupKind::none) {
+        table.add({"in the node",
+                   fmt::format("{}, {} per device and direction{}", name_of(node.scaleup.kind),
+                               sim::to_text(usable(node.scaleup.per_device)),
+                               node.scaleup.peer_access ? "" : ", no peer access: staged through "
+                                                               "the host")});
+    }
+    if (node.scaleup.domain_devices > 0) {
+        table.add({"", fmt::format("one domain of {} devices", node.scaleup.domain_devices)});
+    }
+    if (node.nics.count > 0) {
+        table.add({"out of the node",
+                   fmt::format("{} NICs of {} each direction{}", node.nics.count,
+                               sim::to_text(usable(node.nics.per_nic)),
+                               node.nics.gpudirect ? "" : ", without GPUDirect")});
+    }
+    if (node.host.memory.value() > 0.0) {
+        table.add({"host", fmt::format("{} memory, {} cores", sim::to_text(node.host.memory),
+                                       node.host.cores)});
+    }
+    if (group.price_per_device_hour > 0.0) {
+        table.add({"price", fmt::format("{:.4g} per device and hour",
+                                        group.price_per_device_hour)});
+    }
+    table.print(console.out, console.color, 2);
+}
+
+void print_text(const Console& console, const sim::Cluster& cluster,
+                const std::vector<KnownGroup>& groups,
+                const std::vector<sim::Assumption>& assumptions) {
+    console.out << styled(cluster.name, Style::strong, console.color) << ": "
+                << sim::summary(cluster) << '\n';
+    if (!cluster.note.empty()) {
+        console.out << cluster.note << '\n';
+    }
+    for (const KnownGroup& group : groups) {
+        print_group(console, group);
+    }
+    if (cluster.fabric.kind != sim::FabricKind::none) {
+        print_heading(console.out,
+                      fmt::format("Fabric: {}{}", name_of(cluster.fabric.kind),
+                                  cluster.fabric.rails ? ", by rails" : ""),
+                      console.color);
+        Table table({{"level", Align::left}, {"nodes", Align::right},
+                     {"oversubscription", Align::right}, {"latency", Align::right}});
+        for (const sim::FabricLevel& level : cluster.fabric.levels) {
+            table.add({level.name,
+                       level.nodes_per_group > 0 ? std::to_string(level.nodes_per_group) : "all",
+                       fmt::format("{:.3g} : 1", level.oversubscription),
+                       sim::to_text(level.latency)});
+        }
+        if (!table.empty()) {
+            table.print(console.out, console.color, 2);
+        }
+    }
+    print_assumptions(console.out, assumptions, console.color);
+}
+
+} // namespace
+
+int run_cluster(const ClusterOptions& options, const Console& console) {
+    if (const auto status = check_sets(options.sets, {"cluster"}); !status) {
+        return fail(console, status.error());
+    }
+    std::vector<sim::Assumption> assumptions;
+    const auto cluster = cluster_from(options, assumptions);
+    if (!cluster) {
+        return fail(console, cluster.error());
+    }
+    const auto catalogue = sim::load_devices();
+    if (!catalogue) {
+        return fail(console, catalogue.error());
+    }
+    const auto groups = known_groups(*cluster, *catalogue);
+    for (const KnownGroup& group : groups) {
+        assumptions.insert(assumptions.end(), group.assumptions.begin(), group.assumptions.end());
+    }
+    if (console.json) {
+        write_json(console, *cluster, groups, assumptions);
+    } else {
+        print_text(console, *cluster, groups, assumptions);
+    }
+    return exit_code::yes;
+}
+
+} // namespace shardplan::plan::cli

@@ -1,0 +1,292 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "planner/cli/inputs.hpp"
+#include "planner/cli/layout_input.hpp"
+#include "planner/cli/present.hpp"
+#include "planner/cli/table.hpp"
+#include "planner/cli/verbs.hpp"
+#include "planner/search/plan.hpp"
+#include "simulator/units/in_quotes.hpp"
+#include "simulator/units/nearest.hpp"
+#include "simulator/units/text.hpp"
+
+namespace shardplan::plan::cli {
+namespace {
+
+/// A plan of the ranking with its whole estimate and why it stands where it stands.
+struct Ranked {
+    const Plan* plan = nullptr;
+    sim::Estimate estimate;
+    std::string reason;
+};
+
+std::string words(std::string_view name) {
+    std::string out(name);
+    std::replace(out.begin(), out.end(), '_', ' ');
+    return out;
+}
+
+/// The kind of time a plan loses most by against another.
+std::string where_it_loses(const sim::StepTime& plan, const sim::StepTime& best) {
+    auto worst = sim::TimeKind::gemm;
+    double loss = 0.0;
+    for (std::size_t k = 0; k < sim::time_kind_count; ++k) {
+        const auto kind = static_cast<sim::TimeKind>(k);
+        const double more = (plan.exposed[kind] - best.exposed[kind]).value();
+        if (more > loss) {
+            loss = more;
+            worst = kind;
+        }
+    }
+    return loss > 0.0 ? fmt::format("{} more {}", sim::to_text(sim::Seconds(loss)),
+                                    words(name_of(worst)))
+                      : "";
+}
+
+std::string best_reason(const sim::Estimate& best, sim::Objective objective) {
+    auto largest = sim::TimeKind::gemm;
+    for (std::size_t k = 0; k < sim::time_kind_count; ++k) {
+        const auto kind = static_cast<sim::TimeKind>(k);
+        const bool is_product = kind == sim::TimeKind::gemm || kind == sim::TimeKind::attention;
+        const bool more = best.time.exposed[kind] > best.time.exposed[largest];
+        if (!is_product && (more || largest == sim::TimeKind::gemm)) {
+            largest = kind;
+        }
+    }
+    const double total = best.time.total.value.value();
+    const double share = total > 0.0 ? best.time.exposed[largest].value() / total : 0.0;
+    const char* rank = objective == sim::Objective::cost       ? "cheapest"
+                       : objective == sim::Objective::headroom ? "most headroom"
+                                                               : "fastest";
+    return fmt::format("{}; loses most to {} ({})", rank, words(name_of(largest)), percent(share));
+}
+
+std::string reason_of(const sim::Estimate& plan, const sim::Estimate& best) {
+    const double ratio = best.time.total.value.value() > 0.0
+                             ? plan.time.total.value / best.time.total.value - 1.0
+                             : 0.0;
+    const std::string lost = where_it_loses(plan.time, best.time);
+    std::string out = fmt::format("{:+.1f} %", 100.0 * ratio);
+    if (!lost.empty()) {
+        out += ": " + lost;
+    }
+    const double saved = (plan.margin - best.margin).value() / 0x1p30;
+    if (std::abs(saved) >= 1.0) {
+        out += fmt::format(", {:.1f} GiB {}", std::abs(saved), saved > 0.0 ? "less" : "more");
+    }
+    return out;
+}
+
+std::vector<Ranked> rank(const PlanSet& set, const sim::Evaluator& evaluator,
+                         sim::Objective objective) {
+    std::vector<Ranked> out;
+    sim::Workspace workspace;
+    for (const Plan& plan : set.plans) {
+        Ranked ranked;
+        ranked.plan = &plan;
+        evaluator.evaluate(plan.layout, workspace, ranked.estimate);
+        out.push_back(std::move(ranked));
+    }
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        out[i].reason = i == 0 ? best_reason(out[0].estimate, objective)
+                               : reason_of(out[i].estimate, out[0].estimate);
+    }
+    return out;
+}
+
+void print_ranking(const Console& console, const std::vector<Ranked>& ranking) {
+    print_heading(console.out, "Ranked", console.color);
+    Table table({{"", Align::right}, {"layout", Align::left}, {"verdict", Align::left},
+                 {"step", Align::right}, {"tokens/s/GPU", Align::right}, {"MFU", Align::right},
+                 {"to spare", Align::right}, {"why", Align::left}});
+    for (std::size_t i = 0; i < ranking.size(); ++i) {
+        const sim::Estimate& e = ranking[i].estimate;
+        table.add({std::to_string(i + 1), {ranking[i].plan->text, Style::strong},
+                   {std::string(name_of(e.verdict)), style_of(e.verdict)},
+                   sim::to_text(e.time.total.value), scaled_count(e.tokens_per_second_per_device),
+                   percent(e.mfu), fmt::format("{:.1f} GiB", e.margin.value() / 0x1p30),
+                   {ranking[i].reason, Style::faint}});
+    }
+    table.print(console.out, console.color, 2);
+}
+
+void print_counts(const Console& console, const PlanSet& set) {
+    const SearchCounts& c = set.counts;
+    console.out << fmt::format(
+        "\n{} layouts: {} legal, {} scored; {} fit, {} borderline, {} do not fit\n",
+        sim::group_digits(c.candidates), sim::group_digits(c.legal), sim::group_digits(c.scored),
+        sim::group_digits(c.fits), sim::group_digits(c.borderline),
+        sim::group_digits(c.does_not_fit));
+    if (set.stopped) {
+        console.out << "the search was stopped: this covers a part of the space\n";
+    }
+}
+
+/// What to say when nothing fits: which kinds of tensor are in the way, and how near it came.
+void print_no_plan(const Console& console, const PlanSet& set) {
+    console.out << styled("no layout fits", Style::bad, console.color) << '\n';
+    if (set.counts.legal == 0) {
+        console.out << "no layout is legal; refused by rule:\n";
+        Table table({{"layouts", Align::right}, {"field", Align::left}, {"rule", Align::left}});
+        for (const RefusedBy& refused : set.counts.refused) {
+            table.add({sim::group_digits(refused.layouts), refused.field, refused.rule});
+        }
+        table.print(console.out, console.color, 2);
+        return;
+    }
+    for (const Reason& reason : set.reasons) {
+        console.out << fmt::format("  {} layouts fail with {} as the largest term\n",
+                                   sim::group_digits(reason.layouts),
+                                   words(name_of(reason.deciding)));
+    }
+    if (!set.closest.empty()) {
+        print_heading(console.out, "Closest", console.color);
+        Table table({{"layout", Align::left}, {"too much", Align::right},
+                     {"largest term", Align::left}});
+        for (const NearMiss& miss : set.closest) {
+            table.add({{miss.plan.text, Style::strong},
+                       fmt::format("{:.1f} GiB", miss.shortfall.value() / 0x1p30),
+                       words(name_of(miss.plan.score.deciding))});
+        }
+        table.print(console.out, console.color, 2);
+    }
+}
+
+void write_counts(sim::JsonWriter& json, const PlanSet& set) {
+    const SearchCounts& c = set.counts;
+    json.begin_object("counts")
+        .member("candidates", c.candidates)
+        .member("legal", c.legal)
+        .member("scored", c.scored)
+        .member("fits", c.fits)
+        .member("borderline", c.borderline)
+        .member("does_not_fit", c.does_not_fit);
+    json.begin_array("refused");
+    for (const RefusedBy& refused : c.refused) {
+        json.begin_object()
+            .member("rule", refused.rule)
+            .member("field", refused.field)
+            .member("layouts", refused.layouts)
+            .end_object();
+    }
+    json.end_array().end_object();
+    json.begin_array("does_not_fit_because");
+    for (const Reason& reason : set.reasons) {
+        json.begin_object()
+            .member("term", name_of(reason.deciding))
+            .member("layouts", reason.layouts)
+            .end_object();
+    }
+    json.end_array().begin_array("closest");
+    for (const NearMiss& miss : set.closest) {
+        json.begin_object()
+            .member("layout", miss.plan.text)
+            .member("shortfall_bytes", miss.shortfall.value())
+            .member("term", name_of(miss.plan.score.deciding))
+            .end_object();
+    }
+    json.end_array().member("stopped", set.stopped);
+}
+
+void write_json(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
+                const std::vector<Ranked>& ranking) {
+    sim::JsonWriter json;
+    json.begin_object();
+    write_scenario_summary(json, evaluator);
+    json.begin_array("plans");
+    for (const Ranked& ranked : ranking) {
+        json.begin_object().member("reason", ranked.reason).key("estimate");
+        write_estimate(json, {ranked.plan->text, ranked.estimate});
+        json.end_object();
+    }
+    json.end_array();
+    write_counts(json, set);
+    std::vector<sim::Warning> warnings;
+    if (!ranking.empty()) {
+        warnings = all_warnings(evaluator, ranking.front().plan->layout, ranking.front().estimate);
+    }
+    write_notes(json, all_assumptions(evaluator), warnings);
+    json.end_object();
+    console.out << json.str();
+}
+
+void print_text(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
+                const std::vector<Ranked>& ranking) {
+    if (ranking.empty()) {
+        print_no_plan(console, set);
+    } else {
+        const Ranked& best = ranking.front();
+        print_first_screen(console, evaluator, {best.plan->text, best.estimate});
+        print_ranking(console, ranking);
+    }
+    print_counts(console, set);
+    if (!ranking.empty()) {
+        const Ranked& best = ranking.front();
+        print_warnings(console.out, all_warnings(evaluator, best.plan->layout, best.estimate),
+                       console.color);
+    }
+    print_assumptions(console.out, all_assumptions(evaluator), console.color);
+}
+
+sim::Document document_of(const sim::Evaluator& evaluator, const std::vector<Ranked>& ranking) {
+    sim::Document document;
+    document.tool_version = SHARDPLAN_VERSION;
+    document.scenario = evaluator.scenario();
+    for (const Ranked& ranked : ranking) {
+        document.plans.push_back(
+            {ranked.plan->text, sim::headline_of(ranked.estimate), ranked.reason});
+    }
+    return document;
+}
+
+} // namespace
+
+int run_plan(const PlanOptions& options, const Console& console) {
+    if (options.top < 1) {
+        return fail(console, {sim::ErrorCode::bad_input, "--top", "at least one plan must be kept",
+                              "write 1 or more"});
+    }
+    auto scenario = scenario_from(options.scenario);
+    if (!scenario) {
+        return fail(console, scenario.error());
+    }
+    if (!options.objective.empty()) {
+        const auto objective = sim::enum_from<sim::Objective>(options.objective);
+        if (!objective) {
+            return fail(console, {sim::ErrorCode::bad_input, "--objective",
+                                  "nothing can be ranked by " + sim::in_quotes(options.objective),
+                                  sim::nearest_hint(options.objective,
+                                                    sim::EnumNames<sim::Objective>::names)});
+        }
+        scenario->job.objective = *objective;
+    }
+    const auto evaluator = sim::Evaluator::make(std::move(*scenario));
+    if (!evaluator) {
+        return fail(console, evaluator.error());
+    }
+    SearchOptions search;
+    search.top = static_cast<std::size_t>(options.top);
+    search.objective = evaluator->scenario().job.objective;
+    const PlanSet set = plan(*evaluator, search);
+    const auto ranking = rank(set, *evaluator, search.objective);
+    if (!options.output.empty() && !ranking.empty()) {
+        const auto status = write_plan(options.output, document_of(*evaluator, ranking), console);
+        if (!status) {
+            return fail(console, status.error());
+        }
+    }
+    // "-o -" has already filled standard output, unless there was nothing to write.
+    const bool taken = options.output == "-" && !ranking.empty();
+    if (console.json && !taken) {
+        write_json(console, *evaluator, set, ranking);
+    } else if (!taken) {
+        print_text(console, *evaluator, set, ranking);
+    }
+    return ranking.empty() ? console.no() : exit_code::yes;
+}
+
+} // namespace shardplan::plan::cli

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "planner/cli/console.hpp"
+#include "planner/cli/options.hpp"
+
+/// The verbs of the program. Each writes its answer to the console and returns the exit code.
+namespace shardplan::plan::cli {
+
+/// What a model file or name says: exact parameter counts, the shape, what was assumed.
+int run_model(const ModelOptions& options, const Console& console);
+/// What a cluster file or name says: nodes, devices with their figures, links, fabric.
+int run_cluster(const ClusterOptions& options, const Console& console);
+/// The built-ins of a kind.
+int run_list(const ListOptions& options, const Console& console);
+/// One layout, every term. "No": it is not legal or does not fit.
+int run_estimate(const EstimateOptions& options, const Console& console);
+/// Ranked layouts. "No": none fits.
+int run_plan(const PlanOptions& options, const Console& console);
+/// The tree under one figure.
+int run_explain(const ExplainOptions& options, const Console& console);
+/// Published runs predicted and compared.
+int run_validate(const ValidateOptions& options, const Console& console);
+
+} // namespace shardplan::plan::cli

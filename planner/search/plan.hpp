@@ -1,0 +1,13 @@
+#pragma once
+
+#include "planner/search/search.hpp"
+#include "simulator/estimate/evaluator.hpp"
+
+namespace shardplan::plan {
+
+/// Searches the layouts of the evaluator's scenario. `options.objective` decides, not the job's,
+/// which the caller copies unless a flag names another. Layouts of the answer point into the
+/// evaluator's tables.
+PlanSet plan(const sim::Evaluator& evaluator, const SearchOptions& options);
+
+} // namespace shardplan::plan

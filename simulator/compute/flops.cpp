@@ -1,0 +1,76 @@
+#include "simulator/compute/flops.hpp"
+
+#include <algorithm>
+
+#include "simulator/spec/parameters.hpp"
+
+namespace shardplan::sim {
+
+namespace {
+
+/// Parameters of a block that one token is multiplied with.
+double multiplied_parameters(const BlockKind& kind, std::int64_t hidden) {
+    const Attention& a = kind.attention;
+    const BlockParameters p = block_parameters(kind, hidden);
+    double n = static_cast<double>(p.attention_matrices) + static_cast<double>(p.ffn_matrices) +
+               static_cast<double>(p.opaque);
+    if (a.kind == AttentionKind::mla) {
+        n += static_cast<double>(hidden) * static_cast<double>(a.q_rank + a.kv_rank + a.rope_dim);
+    }
+    if (kind.ffn.kind == FfnKind::moe && kind.ffn.experts > 0) {
+        n += static_cast<double>(hidden) * static_cast<double>(kind.ffn.experts);
+        n += static_cast<double>(p.expert_matrices) * static_cast<double>(kind.ffn.top_k) /
+             static_cast<double>(kind.ffn.experts);
+    }
+    return n;
+}
+
+/// Forward flops of the score products of one sample in one block, causality not used.
+double attention_flops(const Attention& a, const Resolved& r) {
+    if (a.heads == 0) return 0.0;
+    const auto s = static_cast<double>(r.sequence);
+    double pairs = r.sequence_mean_square > 0.0 ? r.sequence_mean_square : s * s;
+    if (a.window > 0) pairs = std::min(pairs, s * static_cast<double>(a.window));
+    return 2.0 * pairs * static_cast<double>(a.heads) *
+           static_cast<double>(a.qk_head_dim + a.v_head_dim);
+}
+
+/// Sums `of_kind` over the trunk's blocks.
+template <class F>
+double over_blocks(const ModelSpec& model, F of_kind) {
+    const Part* trunk = trunk_of(model);
+    if (trunk == nullptr) return 0.0;
+    double sum = 0.0;
+    for (const Run& run : trunk->runs) {
+        const BlockKind& kind = model.block_kinds[static_cast<std::size_t>(run.kind)];
+        sum += static_cast<double>(run.count) * of_kind(kind, trunk->hidden);
+    }
+    return sum;
+}
+
+}  // namespace
+
+Flops attention_forward_flops_per_step(const ModelSpec& model, const Resolved& r) {
+    return Flops(static_cast<double>(r.global_batch) *
+                 over_blocks(model, [&](const BlockKind& kind, std::int64_t) {
+                     return attention_flops(kind.attention, r);
+                 }));
+}
+
+Flops block_forward_flops_per_step(const ModelSpec& model, const Resolved& r) {
+    const double tokens = static_cast<double>(r.global_batch) * static_cast<double>(r.sequence);
+    const double products = over_blocks(model, multiplied_parameters);
+    return Flops(2.0 * tokens * products) + attention_forward_flops_per_step(model, r);
+}
+
+Flops model_flops_per_step(const ModelSpec& model, const Resolved& r) {
+    const Part* trunk = trunk_of(model);
+    if (trunk == nullptr) return {};
+    const double tokens = static_cast<double>(r.global_batch) * static_cast<double>(r.sequence);
+    const Embedding& e = model.embedding;
+    const std::int64_t width = e.projection_width > 0 ? e.projection_width : trunk->hidden;
+    const double head = static_cast<double>(e.vocab) * static_cast<double>(width);
+    return 3.0 * (block_forward_flops_per_step(model, r) + Flops(2.0 * tokens * head));
+}
+
+}  // namespace shardplan::sim

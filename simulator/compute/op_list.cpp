@@ -1,0 +1,176 @@
+#include "simulator/compute/op_list.hpp"
+
+#include "simulator/compute/op_builder.hpp"
+#include "simulator/compute/op_memory.hpp"
+#include "simulator/spec/parameters.hpp"
+
+namespace shardplan::sim {
+
+OpList block_ops(const BlockKind& kind, std::int64_t hidden, const ModelSpec& model,
+                 const Resolved& resolved, const StackProfile& stack,
+                 const ShardingKey& sharding) {
+    const OpContext c = op_context(model, resolved, stack, sharding, hidden);
+    const Norms& n = kind.norms;
+    const auto norm = [&](std::string_view name, OpList& out) {
+        add_norm(c, name, n.kind, n.affine, n.bias, c.local_tokens, static_cast<double>(hidden),
+                 out);
+    };
+    OpList out;
+    out.reserve(24);
+    const bool attends = kind.attention.kind != AttentionKind::none;
+    const bool feeds = kind.ffn.kind != FfnKind::none;
+    if (attends) {
+        if (n.pre_attention) norm("attention_norm", out);
+        add_attention(c, kind, out);
+        if (n.post_attention) norm("post_attention_norm", out);
+        // a parallel block adds both halves to the residual stream at its end
+        if (!n.parallel) add_residual(c, "attention_residual", out);
+    }
+    if (feeds) {
+        if (n.pre_ffn) norm("ffn_norm", out);
+        add_ffn(c, kind, out);
+        if (n.post_ffn) norm("post_ffn_norm", out);
+        add_residual(c, "ffn_residual", out);
+    }
+    if (attends && n.parallel) add_residual(c, "attention_residual", out);
+    set_block_memory(c, kind, out);
+    return out;
+}
+
+namespace {
+
+Op table_op(const OpContext& c, double width) {
+    const Embedding& e = c.model.embedding;
+    const double tp = c.key.tp;
+    const double rows =
+        static_cast<double>(padded_vocab(e.vocab, c.resolved.vocab_multiple, c.key.tp)) / tp;
+    const double bytes = c.tokens * width * c.element;
+    const bool learned = e.position_rows > 0;
+    Op op;
+    op.kind = OpKind::embedding;
+    op.name = "token_table";
+    op.dtype = c.activation;
+    op.frozen = c.resolved.method.kind != MethodKind::full;
+    op.traffic_forward = 2.0 * bytes + (learned ? 3.0 * bytes : 0.0) + (tp > 1.0 ? 2.0 * bytes : 0.0);
+    op.kernels_forward = 1 + (learned ? 2 : 0) + (tp > 1.0 ? 3 : 0);
+    const double positions = static_cast<double>(e.position_rows * c.hidden);
+    op.weights = rows * width + positions;
+    op.weight_bytes = op.weights * bytes_per_element(c.resolved.parameter);
+    if (!op.frozen) {
+        // rows are read, added to and written in the gradient's format
+        op.traffic_backward = bytes + 2.0 * c.tokens * width * bytes_per_element(c.resolved.gradient);
+        op.kernels_backward = 2 + (learned ? 1 : 0);
+    }
+    if (c.key.tp > 1) {
+        op.comm_forward.push_back(
+            {Group::tp, c.key.sp ? Collective::reduce_scatter : Collective::all_reduce, bytes, 1});
+        if (c.key.sp) {
+            op.comm_backward.push_back({Group::tp, Collective::all_gather, bytes, 1});
+        }
+    }
+    return op;
+}
+
+/// Loss over a vocabulary that is split by tp: three small all-reduces (maximum, target score, sum
+/// of exponentials). Source: Megatron-LM, core/tensor_parallel/cross_entropy.py.
+Op loss_op(const OpContext& c, double columns) {
+    const double scores = c.tokens * columns;
+    const double e = c.element;
+    Op op;
+    op.kind = OpKind::loss;
+    op.name = "cross_entropy";
+    op.dtype = Dtype::fp32;
+    if (c.fusion.cross_entropy) {
+        op.traffic_forward = 2.0 * e * scores;
+        op.traffic_backward = 2.0 * e * scores;
+        op.kernels_forward = 2;
+        op.kernels_backward = 1;
+    } else {
+        // copy in 32 bits; maximum; subtraction; exponential and sum; division by the sum
+        op.traffic_forward = (e + 4.0 + 4.0 + 8.0 + 12.0 + 8.0) * scores;
+        // softmax minus target in place, scaling, conversion
+        op.traffic_backward = (8.0 + 8.0 + 4.0 + e) * scores;
+        op.kernels_forward = 9;
+        op.kernels_backward = 4;
+    }
+    if (c.key.tp > 1) {
+        op.comm_forward.push_back({Group::tp, Collective::all_reduce, 4.0 * c.tokens, 3});
+    }
+    return op;
+}
+
+}  // namespace
+
+OpList embedding_ops(const ModelSpec& model, const Resolved& resolved, const StackProfile& stack,
+                     const ShardingKey& sharding) {
+    const Part* trunk = trunk_of(model);
+    OpList out;
+    if (trunk == nullptr) return out;
+    const OpContext c = op_context(model, resolved, stack, sharding, trunk->hidden);
+    const Embedding& e = model.embedding;
+    const bool projected = e.projection_width > 0 && e.projection_width != trunk->hidden;
+    const auto width = static_cast<double>(projected ? e.projection_width : trunk->hidden);
+    out.push_back(table_op(c, width));
+    if (projected) {
+        LinearShape map{"embedding_projection", "", "", Split::replicated};
+        map.in = width;
+        map.out = static_cast<double>(trunk->hidden);
+        add_linear(c, map, out);
+    }
+    if (e.norm) {
+        add_norm(c, "embedding_norm", trunk->norm_kind, trunk->norm_affine, trunk->norm_bias,
+                 c.local_tokens, static_cast<double>(trunk->hidden), out);
+    }
+    if (model.hidden_dropout > 0.0) {
+        const double elements = c.local_tokens * static_cast<double>(trunk->hidden);
+        Op op;
+        op.kind = OpKind::residual;
+        op.name = "embedding_dropout";
+        op.dtype = c.activation;
+        op.traffic_forward = elements * (2.0 * c.element + 1.0);
+        op.traffic_backward = op.traffic_forward;
+        op.kernels_forward = 1;
+        op.kernels_backward = 1;
+        out.push_back(std::move(op));
+    }
+    set_end_memory(c, out);
+    return out;
+}
+
+OpList head_ops(const ModelSpec& model, const Resolved& resolved, const StackProfile& stack,
+                const ShardingKey& sharding) {
+    const Part* trunk = trunk_of(model);
+    OpList out;
+    if (trunk == nullptr) return out;
+    const OpContext c = op_context(model, resolved, stack, sharding, trunk->hidden);
+    const Embedding& e = model.embedding;
+    const bool projected = e.projection_width > 0 && e.projection_width != trunk->hidden;
+    const auto hidden = static_cast<double>(trunk->hidden);
+    if (trunk->final_norm) {
+        add_norm(c, "final_norm", trunk->norm_kind, trunk->norm_affine, trunk->norm_bias,
+                 c.local_tokens, hidden, out);
+    }
+    if (projected) {
+        LinearShape map{"head_projection", "", "", Split::replicated};
+        map.in = hidden;
+        map.out = static_cast<double>(e.projection_width);
+        add_linear(c, map, out);
+    }
+    const auto vocab =
+        static_cast<double>(padded_vocab(e.vocab, resolved.vocab_multiple, sharding.tp));
+    LinearShape head{"head", "", ""};
+    head.in = projected ? static_cast<double>(e.projection_width) : hidden;
+    head.out = vocab;
+    head.bias = e.head_bias;
+    head.narrow = false;
+    add_linear(c, head, out);
+    Op& op = out.back();
+    op.kind = OpKind::head;
+    // the output table stays in 16 bits where the blocks' weights are stored in 4
+    op.weight_bytes = op.weights * bytes_per_element(c.activation);
+    out.push_back(loss_op(c, vocab / sharding.tp));
+    set_end_memory(c, out);
+    return out;
+}
+
+}  // namespace shardplan::sim

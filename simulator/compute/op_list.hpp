@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "simulator/estimate/kinds.hpp"
+#include "simulator/spec/scenario.hpp"
+
+namespace shardplan::sim {
+
+/// The part of a Layout (and of the stack's features) that the operators of a block read: the cache
+/// key of everything derived from an OpList.
+struct ShardingKey {
+    std::int64_t micro_batch = 1;
+    std::int32_t tp = 1;
+    std::int32_t cp = 1;
+    std::int32_t ep = 1;
+    std::int32_t etp = 1;
+    bool sp = false;
+    CpKind cp_kind = CpKind::ring;
+    bool sharded_parameters = false; ///< zero3: weights are gathered around every use
+
+    friend bool operator==(const ShardingKey&, const ShardingKey&) = default;
+};
+ShardingKey sharding_of(const Layout& layout);
+
+/// One matrix product per rank after sharding: (m x k) by (k x n), `count` times.
+struct Gemm {
+    std::int64_t m = 0, n = 0, k = 0;
+    std::int64_t count = 1; ///< experts on the rank for grouped products
+
+    friend bool operator==(const Gemm&, const Gemm&) = default;
+};
+
+/// Which recomputation drops a stored tensor: `selective` = Megatron's core attention.
+enum class Keep : std::uint8_t { until_backward, dropped_by_selective };
+
+/// A tensor kept from the forward to the backward pass, bytes of one rank and micro-batch.
+struct StoredTensor {
+    std::string_view name;
+    double bytes = 0.0;
+    TensorKind kind = TensorKind::activations;
+    Keep keep = Keep::until_backward;
+};
+
+enum class Collective : std::uint8_t {
+    all_reduce,
+    all_gather,
+    reduce_scatter,
+    broadcast,
+    reduce,
+    all_to_all,
+    send_recv
+};
+template <>
+struct EnumNames<Collective> {
+    static constexpr std::array<std::string_view, 7> names = {
+        "all_reduce", "all_gather", "reduce_scatter", "broadcast",
+        "reduce",     "all_to_all", "send_recv"};
+};
+
+/// A collective an operator needs. `bytes`: the whole buffer as nccl-tests counts it (all-gather:
+/// received in all, reduce-scatter: sent in all, all-to-all: what one rank sends in all).
+struct CommOp {
+    Group group = Group::tp;
+    Collective op = Collective::all_reduce;
+    double bytes = 0.0;
+    std::int32_t count = 1;
+};
+
+/// One operator of a block on one rank for one micro-batch.
+struct Op {
+    OpKind kind = OpKind::linear;
+    std::string_view name; ///< "qkv", "core_attention", "mlp_up"; stable, shown by explain
+    /// Forward product of linear kinds. Attention: queries x keys x head dimension of one
+    /// sequence and head, `count` sequences x heads.
+    Gemm gemm;
+    Dtype dtype = Dtype::bf16; ///< format its products run in
+    bool frozen = false;       ///< no gradient of its weights (adapters train instead)
+    double flops_forward = 0.0;  ///< matrix and score products that the kernel really does
+    double flops_backward = 0.0; ///< gradients of inputs and weights
+    double traffic_forward = 0.0;  ///< bytes moved by memory-bound work
+    double traffic_backward = 0.0;
+    /// Kernels at the best fusion the stack's features allow; a grouped_linear with more than one
+    /// runs its experts one after the other.
+    std::int32_t kernels_forward = 0;
+    std::int32_t kernels_backward = 0;
+    double weights = 0.0;           ///< parameters of this operator on the rank
+    double weight_bytes = 0.0;      ///< of them, in the format they are stored in for computing
+    std::vector<StoredTensor> stored;
+    double transient_forward = 0.0;  ///< bytes alive only inside the forward, outputs included
+    double transient_backward = 0.0; ///< gradients and workspaces alive only inside the backward
+    std::vector<CommOp> comm_forward;
+    std::vector<CommOp> comm_backward;
+    bool recomputed_by_selective = false; ///< its forward runs again under selective recomputation
+};
+
+using OpList = std::vector<Op>;
+
+/// The operators of one block of `kind` in execution order of the forward pass.
+OpList block_ops(const BlockKind& kind, std::int64_t hidden, const ModelSpec& model,
+                 const Resolved& resolved, const StackProfile& stack, const ShardingKey& sharding);
+/// Token (and position) lookup on the first stage.
+OpList embedding_ops(const ModelSpec& model, const Resolved& resolved, const StackProfile& stack,
+                     const ShardingKey& sharding);
+/// Final norm, output projection and loss on the last stage.
+OpList head_ops(const ModelSpec& model, const Resolved& resolved, const StackProfile& stack,
+                const ShardingKey& sharding);
+
+} // namespace shardplan::sim

@@ -1,0 +1,213 @@
+#include <algorithm>
+
+#include "simulator/compute/op_builder.hpp"
+
+namespace shardplan::sim {
+
+namespace {
+
+/// Heads of one rank: KV heads fewer than the ranks are copied.
+double local_heads(std::int64_t heads, std::int32_t tp) {
+    return std::max(1.0, static_cast<double>(heads) / tp);
+}
+
+bool is_unfused(AttentionImpl impl) {
+    return impl == AttentionImpl::unfused || impl == AttentionImpl::fused_softmax;
+}
+
+/// Exchange of keys and values between the ranks of a context-parallel group.
+/// Sources: Liu et al. 2023 (ring attention, arXiv 2310.01889), Jacobs et al. 2023 (Ulysses
+/// all-to-all, arXiv 2309.14509), Llama 3 (arXiv 2407.21783, section 3.3.2: all-gather).
+void add_context_comm(const OpContext& c, double q_width, double kv_width, double out_width,
+                      Op& op) {
+    const std::int32_t cp = c.key.cp;
+    if (cp == 1) return;
+    const double kv_block = c.tokens * kv_width * c.element;
+    switch (c.key.cp_kind) {
+        case CpKind::ring:
+            op.comm_forward.push_back({Group::cp, Collective::send_recv, kv_block, cp - 1});
+            op.comm_backward.push_back({Group::cp, Collective::send_recv, 2.0 * kv_block, cp - 1});
+            return;
+        case CpKind::all_gather:
+            op.comm_forward.push_back({Group::cp, Collective::all_gather, cp * kv_block, 1});
+            op.comm_backward.push_back({Group::cp, Collective::all_gather, cp * kv_block, 1});
+            op.comm_backward.push_back({Group::cp, Collective::reduce_scatter, cp * kv_block, 1});
+            return;
+        case CpKind::all_to_all: break;
+    }
+    const double in = c.tokens * (q_width + kv_width) * c.element;
+    const double out = c.tokens * out_width * c.element;
+    op.comm_forward.push_back({Group::cp, Collective::all_to_all, in, 1});
+    op.comm_forward.push_back({Group::cp, Collective::all_to_all, out, 1});
+    op.comm_backward.push_back({Group::cp, Collective::all_to_all, out, 1});
+    op.comm_backward.push_back({Group::cp, Collective::all_to_all, in, 1});
+}
+
+/// Scores, softmax and weighted sum of the values, one kernel that never writes the scores.
+/// Forward two products per (query, key) pair, backward five (Dao 2023, arXiv 2307.08691).
+void price_flash(double heads, double pairs, double qk, double v, double io_bytes, Op& op) {
+    op.flops_forward = 2.0 * pairs * heads * (qk + v);
+    op.flops_backward = 2.0 * pairs * heads * (3.0 * qk + 2.0 * v);
+    op.traffic_forward = io_bytes;
+    op.traffic_backward = 2.0 * io_bytes;
+    op.kernels_forward = 1;
+    op.kernels_backward = 3; // row sums, gradients, conversion of the query gradient
+}
+
+/// Scores written to memory whole: no use is made of causality. The masks and the conversion to 32
+/// bits are passes of their own unless the softmax kernel does them.
+void price_unfused(const OpContext& c, double heads, double pairs, double qk, double v, Op& op) {
+    const double all_pairs = 2.0 * pairs;
+    const double scores = all_pairs * heads;
+    op.flops_forward = 2.0 * all_pairs * heads * (qk + v);
+    op.flops_backward = 2.0 * op.flops_forward;
+    const bool fused = c.resolved.attention == AttentionImpl::fused_softmax;
+    const bool dropout = c.model.attention_dropout > 0.0;
+    const double e = c.element;
+    // product writes, softmax reads and writes, product reads; scale, mask and two conversions
+    const double forward = 4.0 * e + (fused ? 0.0 : 4.0 * e + 12.0);
+    const double backward = 6.0 * e + (fused ? 0.0 : 4.0 * e + 12.0);
+    const double drop = dropout ? 2.0 * e + 1.0 : 0.0;
+    op.traffic_forward = scores * (forward + drop);
+    op.traffic_backward = scores * (backward + drop);
+    op.kernels_forward = (fused ? 3 : 7) + (dropout ? 1 : 0);
+    op.kernels_backward = (fused ? 5 : 9) + (dropout ? 1 : 0);
+}
+
+void add_core(const OpContext& c, const Attention& a, double kv_width, OpList& out) {
+    const double heads = local_heads(a.heads, c.key.tp);
+    const auto qk = static_cast<double>(a.qk_head_dim);
+    const auto v = static_cast<double>(a.v_head_dim);
+    const double pairs =
+        causal_pairs(c.resolved, c.key.micro_batch, a.window) / static_cast<double>(c.key.cp);
+    const double q_bytes = c.tokens * heads * qk * c.element;
+    const double kv_bytes = c.tokens * kv_width * c.element;
+    const double out_bytes = c.tokens * heads * v * c.element;
+    Op op;
+    op.kind = OpKind::attention;
+    op.name = "core_attention";
+    op.dtype = c.activation;
+    op.gemm = {c.resolved.sequence / c.key.cp, c.resolved.sequence, a.qk_head_dim,
+               c.key.micro_batch * static_cast<std::int64_t>(heads)};
+    op.recomputed_by_selective = true;
+    if (is_unfused(c.resolved.attention)) {
+        const double whole = causal_pairs(c.resolved, c.key.micro_batch, 0) / c.key.cp;
+        price_unfused(c, heads, whole, qk, v, op);
+    } else {
+        price_flash(heads, pairs, qk, v, q_bytes + kv_bytes + out_bytes, op);
+    }
+    add_context_comm(c, heads * qk, kv_width, heads * v, op);
+    out.push_back(std::move(op));
+}
+
+void add_plain_attention(const OpContext& c, const Attention& a, bool reduces, OpList& out) {
+    const auto hidden = static_cast<double>(c.hidden);
+    const std::int32_t tp = c.key.tp;
+    const auto qk = static_cast<double>(a.qk_head_dim);
+    const auto v = static_cast<double>(a.v_head_dim);
+    const double q_width = static_cast<double>(a.heads) * qk * (a.output_gate ? 2.0 : 1.0);
+    const double kv_heads = local_heads(a.kv_heads, tp);
+    const double kv_local = kv_heads * (qk + v);
+    LinearShape qkv{"qkv", "qkv_lora_down", "qkv_lora_up"};
+    qkv.in = hidden;
+    qkv.out = q_width + static_cast<double>(a.kv_heads) * (qk + v);
+    qkv.out_local = q_width / tp + kv_local;
+    qkv.bias = a.qkv_bias;
+    qkv.attention = true;
+    add_linear(c, qkv, out);
+    const double q_local = local_heads(a.heads, tp) * qk;
+    if (a.qk_norm != QkNorm::none) {
+        const double width = q_local + kv_heads * qk;
+        add_norm(c, "qk_norm", NormKind::rmsnorm, true, false, c.tokens, width, out);
+        // weights: one head's worth, or the width of the split projection
+        out.back().weights = a.qk_norm == QkNorm::per_head ? 2.0 * qk : width;
+        out.back().weight_bytes =
+            out.back().weights * bytes_per_element(c.resolved.parameter);
+    }
+    if (a.rope_dim > 0 && c.model.embedding.positions == Positions::rope) {
+        add_rope(c, q_local + kv_heads * qk, out);
+    }
+    add_core(c, a, kv_local, out);
+    if (a.output_gate) {
+        Ffn gate;
+        gate.gated = true;
+        add_activation(c, "output_gate", gate, c.tokens, local_heads(a.heads, tp) * v, out);
+    }
+    LinearShape proj{"attention_out", "attention_out_lora_down", "attention_out_lora_up"};
+    proj.split = Split::row;
+    proj.in = static_cast<double>(a.heads) * v;
+    proj.out = hidden;
+    proj.bias = a.out_bias;
+    proj.reduces_output = reduces;
+    proj.attention = true;
+    add_linear(c, proj, out);
+}
+
+/// DeepSeek-V2 (arXiv 2405.04434): queries, keys and values come from compressed vectors. The
+/// down-projections are whole on every rank and see its own tokens; under sp the compressed
+/// vectors are gathered, not the hidden ones.
+void add_latent_attention(const OpContext& c, const Attention& a, bool reduces, OpList& out) {
+    const auto hidden = static_cast<double>(c.hidden);
+    const auto heads = static_cast<double>(a.heads);
+    const auto qk = static_cast<double>(a.qk_head_dim);
+    const auto v = static_cast<double>(a.v_head_dim);
+    const auto rope = static_cast<double>(a.rope_dim);
+    const auto q_rank = static_cast<double>(a.q_rank);
+    const auto kv_rank = static_cast<double>(a.kv_rank);
+    LinearShape q_up{"q_up", "q_up_lora_down", "q_up_lora_up"};
+    q_up.in = hidden;
+    q_up.out = heads * qk;
+    q_up.attention = true;
+    if (a.q_rank > 0) {
+        LinearShape q_down{"q_down", "q_down_lora_down", "q_down_lora_up", Split::replicated};
+        q_down.in = hidden;
+        q_down.out = q_rank;
+        q_down.bias = a.qkv_bias;
+        q_down.attention = true;
+        add_linear(c, q_down, out);
+        add_norm(c, "q_norm", NormKind::rmsnorm, true, false, c.local_tokens, q_rank, out);
+        q_up.in = q_rank;
+    }
+    add_linear(c, q_up, out);
+    LinearShape kv_down{"kv_down", "kv_down_lora_down", "kv_down_lora_up", Split::replicated};
+    kv_down.in = hidden;
+    kv_down.out = kv_rank + rope;
+    kv_down.bias = a.qkv_bias;
+    kv_down.attention = true;
+    add_linear(c, kv_down, out);
+    add_norm(c, "kv_norm", NormKind::rmsnorm, true, false, c.local_tokens, kv_rank, out);
+    LinearShape kv_up{"kv_up", "kv_up_lora_down", "kv_up_lora_up"};
+    kv_up.in = kv_rank;
+    kv_up.out = heads * (qk - rope + v);
+    kv_up.attention = true;
+    add_linear(c, kv_up, out);
+    const double heads_local = local_heads(a.heads, c.key.tp);
+    add_rope(c, heads_local * qk + heads_local * qk, out); // rotated parts are joined to the rest
+    add_core(c, a, heads_local * (qk + v), out);
+    LinearShape proj{"attention_out", "attention_out_lora_down", "attention_out_lora_up"};
+    proj.split = Split::row;
+    proj.in = heads * v;
+    proj.out = hidden;
+    proj.bias = a.out_bias;
+    proj.reduces_output = reduces;
+    proj.attention = true;
+    add_linear(c, proj, out);
+}
+
+}  // namespace
+
+void add_attention(const OpContext& c, const BlockKind& kind, OpList& out) {
+    const Attention& a = kind.attention;
+    // A parallel block adds both halves up before it reduces them once.
+    const bool reduces = !(kind.norms.parallel && kind.ffn.kind == FfnKind::dense);
+    switch (a.kind) {
+        case AttentionKind::mha:
+        case AttentionKind::gqa: add_plain_attention(c, a, reduces, out); return;
+        case AttentionKind::mla: add_latent_attention(c, a, reduces, out); return;
+        case AttentionKind::linear: // held and refused by name
+        case AttentionKind::ssm:
+        case AttentionKind::none: return;
+    }
+}
+
+}  // namespace shardplan::sim

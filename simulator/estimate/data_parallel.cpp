@@ -1,0 +1,219 @@
+#include "simulator/estimate/data_parallel.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "simulator/memory/states.hpp"
+
+namespace shardplan::sim {
+
+RankParameters parameters_of(const LayoutParts& parts, const StageShape& shape) {
+    RankParameters sum;
+    for (const UnitUse& use : shape.units) {
+        sum += use.count * parts.parameters[static_cast<std::size_t>(use.unit)];
+    }
+    return sum;
+}
+
+namespace {
+
+double fraction(std::uint16_t thousandths) {
+    return static_cast<double>(thousandths) / static_cast<double>(offload_scale);
+}
+
+/// `bytes` in `calls` equal collectives.
+GroupTraffic in_calls(const GroupPath& path, Collective op, double bytes, double calls) {
+    if (path.ranks <= 1 || bytes <= 0.0) return {};
+    const Bytes each(bytes / calls);
+    return {calls * sent_per_rank(path, op, each).value(),
+            calls * collective_time(path, op, each).value()};
+}
+
+/// Blocks that one gathered unit wraps.
+double blocks_per_unit(WrapUnit wrap, double blocks) {
+    switch (wrap) {
+        case WrapUnit::block: return 1.0;
+        case WrapUnit::two_blocks: return 2.0;
+        case WrapUnit::four_blocks: return 4.0;
+        case WrapUnit::model: return std::max(1.0, blocks);
+    }
+    return 1.0;
+}
+
+double bucket_count(const StepContext& c, double bytes) {
+    const double bucket = c.scenario->stack.memory.bucket_bytes.value;
+    return bucket > 0.0 ? std::max(1.0, std::ceil(bytes / bucket)) : 1.0;
+}
+
+/// Dense parameters over the ranks that share them, experts over those that hold the same ones.
+struct Movement {
+    const StepContext& c;
+    const LayoutParts& parts;
+    const RankParameters& p;
+
+    [[nodiscard]] GroupTraffic dense(Group group, Collective op, double element, double calls,
+                                     double split = 1.0) const {
+        return in_calls(path_in(parts.paths, group), op, p.dense * element / split, calls);
+    }
+    [[nodiscard]] GroupTraffic expert(Collective op, double element, double calls) const {
+        return in_calls(path_in(parts.paths, Group::expert_dp), op, p.expert * element, calls);
+    }
+    /// Frozen base weights are gathered in the format they are stored in.
+    [[nodiscard]] GroupTraffic gather(double calls) const {
+        const bool quantized = c.resolved->method.kind == MethodKind::qlora;
+        const double packed = quantized ? p.frozen_matrix : 0.0;
+        const double frozen = packed * bytes_per_element(Dtype::nf4) +
+                              (p.frozen - packed) * c.parameter_element;
+        GroupTraffic t = in_calls(path_in(parts.paths, Group::shard), Collective::all_gather,
+                                  p.dense * c.parameter_element + frozen, calls);
+        t += expert(Collective::all_gather, c.parameter_element, calls);
+        return t;
+    }
+};
+
+/// The copies of a tied table on the first and last stage are added up once per step.
+GroupTraffic tied_table(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                        const StageShape& shape) {
+    const bool tied = c.scenario->model.embedding.tied && layout.pp > 1;
+    if (!tied || !(shape.has_embedding || shape.has_head)) return {};
+    const std::size_t head = parts.parameters.size() - 1;
+    return in_calls(path_in(parts.paths, Group::pp), Collective::send_recv,
+                    parts.parameters[head].trained() * c.gradient_element, 1.0);
+}
+
+}  // namespace
+
+DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
+                                    const LayoutParts& parts, const StageShape& shape,
+                                    std::int64_t micro_batches, double forward, double backward) {
+    const RankParameters p = parameters_of(parts, shape);
+    const Movement move{c, parts, p};
+    const Overlap& o = c.overlap;
+    const auto m = static_cast<double>(micro_batches);
+    const double g = c.gradient_element;
+    const double buckets = bucket_count(c, p.trained() * g);
+    DataParallelTime out;
+    GroupTraffic reduce;
+    GroupTraffic replicate;
+    // Hybrid sharding: pieces are added up over the groups that hold copies.
+    const double split = static_cast<double>(path_in(parts.paths, Group::shard).ranks);
+    if (layout.shard != Shard::none) {
+        replicate = move.dense(Group::replica, Collective::all_reduce, g, buckets, split);
+    }
+    const bool fsdp = c.scenario->stack.capabilities.fully_sharded &&
+                      layout.shard == Shard::optimizer_gradients;
+    if (layout.shard == Shard::all || fsdp) {
+        const double units =
+            std::max(1.0, std::ceil(shape.blocks / blocks_per_unit(layout.wrap, shape.blocks)) +
+                              (shape.has_embedding || shape.has_head ? 1.0 : 0.0));
+        const GroupTraffic gather = move.gather(units);
+        reduce = move.dense(Group::shard, Collective::reduce_scatter, g, units);
+        reduce += move.expert(Collective::reduce_scatter, g, units);
+        const bool again = layout.shard == Shard::all && layout.reshard;
+        out.forward = hide(gather.seconds, o.gather, forward, o.slowdown);
+        const double in_backward = again ? gather.seconds : 0.0;
+        const double hidden = in_backward * o.gather + reduce.seconds * o.dp;
+        const double all = in_backward + reduce.seconds;
+        out.backward = hide(all, all > 0.0 ? hidden / all : 0.0, backward, o.slowdown);
+        out.step = {replicate.seconds, 0.0};
+        out.traffic = m * ((again ? 2.0 : 1.0) * gather);
+        out.traffic += m * reduce;
+        out.traffic += replicate;
+    } else {
+        const bool sharded = layout.shard != Shard::none;
+        const Collective op = sharded ? Collective::reduce_scatter : Collective::all_reduce;
+        reduce = move.dense(sharded ? Group::shard : Group::dp_cp, op, g, buckets);
+        reduce += move.expert(op, g, buckets);
+        // zero2 keeps no whole gradients, so every micro-batch is reduced
+        const double times = layout.shard == Shard::optimizer_gradients ? m : 1.0;
+        // Under accumulation only the last backward pass has final gradients to hide.
+        const Hiding once = hide(reduce.seconds, o.dp, backward, o.slowdown);
+        out.step = {times * once.exposed + replicate.seconds, times * once.hidden};
+        out.traffic = times * reduce;
+        out.traffic += replicate;
+        if (sharded) {
+            GroupTraffic gather =
+                move.dense(Group::shard, Collective::all_gather, c.parameter_element, buckets);
+            gather += move.expert(Collective::all_gather, c.parameter_element, buckets);
+            const Hiding first = hide(gather.seconds, o.gather, forward, o.slowdown);
+            out.step.exposed += first.exposed;
+            out.step.hidden += first.hidden;
+            out.traffic += gather;
+        }
+    }
+    const GroupTraffic tied = tied_table(c, layout, parts, shape);
+    out.step.exposed += tied.seconds;
+    out.traffic += tied;
+    return out;
+}
+
+namespace {
+
+/// Ranks over which a kind of sharding splits the states.
+ShardDegrees state_split(const Layout& layout) {
+    return layout.shard == Shard::none ? ShardDegrees{} : shard_degrees(layout);
+}
+
+/// Bytes of states an update reads and writes per parameter: gradient in, master weight and moments
+/// in and out, compute copy out.
+double update_bytes(const StepContext& c) {
+    const Resolved& r = *c.resolved;
+    const double master = bytes_per_element(r.master);
+    const bool copies = r.master != r.parameter;
+    return c.gradient_element + 2.0 * master + 2.0 * moment_bytes(r) +
+           (copies ? c.parameter_element : 0.0);
+}
+
+double updated_parameters(const RankParameters& p, const ShardDegrees& split) {
+    return p.dense / split.dense + p.expert / split.expert;
+}
+
+}  // namespace
+
+double optimizer_seconds(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                         const StageShape& shape) {
+    if (c.rates.memory_rate <= 0.0) return 0.0;
+    const RankParameters p = parameters_of(parts, shape);
+    const bool keeps_all = layout.shard < Shard::optimizer_gradients;
+    const double own = updated_parameters(p, state_split(layout));
+    const double accumulated = keeps_all ? p.trained() : own;
+    const double g = c.gradient_element;
+    // accumulated gradients are zeroed and scaled; the rank's part is read for the norm and clipped
+    const double bytes = accumulated * 3.0 * g + own * 3.0 * g +
+                         own * (1.0 - fraction(layout.offload_optimizer)) * update_bytes(c);
+    return bytes / c.rates.memory_rate;
+}
+
+OffloadTime offload_time(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                         const StageShape& shape, double forward, double backward) {
+    OffloadTime out;
+    if (layout.offload_tier == OffloadTier::none || c.host_link <= 0.0) return out;
+    const bool on_nvme = layout.offload_tier == OffloadTier::nvme;
+    const RankParameters p = parameters_of(parts, shape);
+    const double own = updated_parameters(p, state_split(layout));
+    const double moved = own * fraction(layout.offload_optimizer);
+    if (moved > 0.0) {
+        out.step = moved * (c.gradient_element + c.parameter_element) / c.host_link;
+        if (c.host_memory > 0.0) out.step += moved * update_bytes(c) / c.host_memory;
+        if (on_nvme && c.nvme > 0.0) out.step += moved * update_bytes(c) / c.nvme;
+    }
+    double in = own * c.parameter_element * fraction(layout.offload_parameters);
+    double kept = 0.0;
+    for (const UnitUse& use : shape.units) {
+        const double boundary = use.recomputed * static_cast<double>(layout.micro_batch) *
+                                static_cast<double>(c.resolved->sequence) / layout.cp * c.hidden *
+                                c.activation_element / (layout.sp ? layout.tp : 1);
+        kept += (use.count - use.recomputed) *
+                    parts.units[static_cast<std::size_t>(use.unit)].stored_bytes +
+                boundary;
+    }
+    kept *= fraction(layout.offload_activations);
+    double rate = c.host_link;
+    if (on_nvme && c.nvme > 0.0) rate = std::min(rate, c.nvme);
+    // copies run on engines of their own, beside everything else
+    out.forward = hide((in + kept) / rate, 1.0, forward, 0.0);
+    out.backward = hide((in + kept) / rate, 1.0, backward, 0.0);
+    return out;
+}
+
+}  // namespace shardplan::sim

@@ -1,0 +1,86 @@
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "simulator/estimate/evaluator.hpp"
+#include "simulator/units/text.hpp"
+
+namespace shardplan::sim {
+
+std::string describe_verdict(const Estimate& e) {
+    if (e.classes.empty()) return std::string(name_of(e.verdict));
+    const ClassMemory& c = e.classes[static_cast<std::size_t>(e.deciding_class)];
+    const std::string margin = to_text(Bytes(std::abs(e.margin.value())));
+    std::string head;
+    switch (e.verdict) {
+        case Verdict::fits:
+            head = fmt::format("fits with {} to spare", margin);
+            break;
+        case Verdict::borderline:
+            head = e.margin.value() >= 0.0
+                       ? fmt::format("borderline: {} to spare is within the error", margin)
+                       : fmt::format("borderline: {} too much is within the error", margin);
+            break;
+        case Verdict::does_not_fit:
+            head = fmt::format("does not fit: {} too much", margin);
+            break;
+    }
+    return fmt::format(
+        "{}; {} of {} usable on stage {} in the {} phase, most of it {} ({})", head,
+        to_text(c.reserved.value), to_text(c.usable), c.stage, name_of(c.peak_phase),
+        name_of(e.deciding), to_text(c.at_peak[e.deciding]));
+}
+
+namespace {
+
+/// Shares of the step above which a user should hear of it.
+constexpr double much_communication = 0.15;
+constexpr double much_launching = 0.15;
+constexpr double doubtful_mfu = 0.75;
+
+void add_time_warnings(const Estimate& e, std::vector<Warning>& out) {
+    const double total = e.time.total.value.value();
+    if (total <= 0.0) return;
+    if (e.mfu > doubtful_mfu) {
+        out.push_back({"mfu-high", fmt::format("{:.0f} % of the {} peak is more than real runs "
+                                               "reach; check the device and the stack",
+                                               100.0 * e.mfu, e.peak_name)});
+    }
+    double exposed = 0.0;
+    for (const TimeKind kind : {TimeKind::tp_comm, TimeKind::cp_comm, TimeKind::ep_comm,
+                                TimeKind::pp_comm, TimeKind::dp_comm}) {
+        exposed += e.time.exposed[kind].value();
+    }
+    if (exposed > much_communication * total) {
+        out.push_back({"exposed-communication",
+                       fmt::format("{:.0f} % of the step waits for communication",
+                                   100.0 * exposed / total)});
+    }
+    const double launch = e.time.exposed[TimeKind::launch].value();
+    if (launch > much_launching * total) {
+        out.push_back({"launch-bound",
+                       fmt::format("{:.0f} % of the step waits for kernel launches; a larger "
+                                   "micro-batch or CUDA graphs would use it",
+                                   100.0 * launch / total)});
+    }
+}
+
+}  // namespace
+
+void Evaluator::annotate(const Layout& layout, Estimate& out) const {
+    out.verdict_text = describe_verdict(out);
+    out.warnings = layout_warnings(scenario(), resolved(), layout, tables_);
+    add_time_warnings(out, out.warnings);
+    if (layout.offload_tier != OffloadTier::none) {
+        const Host& host = scenario().cluster.node_groups.front().node.host;
+        if (usable(host.pcie_per_device).value() <= 0.0) {
+            out.warnings.push_back({"offload-untimed",
+                                    "the cluster does not state the bandwidth between device and "
+                                    "host, so offloading costs no time here"});
+        }
+    }
+}
+
+}  // namespace shardplan::sim

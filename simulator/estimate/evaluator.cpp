@@ -1,0 +1,226 @@
+#include "simulator/estimate/evaluator.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "simulator/compute/flops.hpp"
+#include "simulator/estimate/workspace.hpp"
+
+namespace shardplan::sim {
+
+namespace {
+
+constexpr double seconds_per_hour = 3600.0;
+constexpr double joules_per_kilowatt_hour = 3.6e6;
+constexpr double million = 1e6;
+
+Error unknown_peak(const Device& device, Dtype compute) {
+    std::string known;
+    for (const auto& [format, rate] : device.peak_dense) {
+        if (rate.value() <= 0.0) continue;
+        known += (known.empty() ? "" : ", ") + format;
+    }
+    return {ErrorCode::bad_input, "cluster: device " + device.name,
+            "its peak in " + std::string(name_of(compute)) + " is not known",
+            known.empty() ? "give it under \"peak_dense\", for example \"989 TFLOP/s\""
+                          : "its file states " + known};
+}
+
+}  // namespace
+
+Result<Evaluator> Evaluator::make(Scenario scenario, LayoutTables tables) {
+    if (scenario.cluster.node_groups.empty() ||
+        scenario.devices.size() != scenario.cluster.node_groups.size()) {
+        return Error{ErrorCode::bad_input, "cluster", "no node group with a known device",
+                     "give the cluster at least one node group"};
+    }
+    Result<ResolvedWithNotes> resolved = resolve(scenario);
+    if (!resolved) return std::move(resolved).error();
+    auto prepared = std::make_shared<PreparedScenario>();
+    prepared->scenario = std::move(scenario);
+    prepared->resolved = resolved->values;
+    const Scenario& s = prepared->scenario;
+    const Resolved& r = prepared->resolved;
+    for (const Device& device : s.devices) {
+        const double peak = peak_of(device, r.compute);
+        if (peak <= 0.0) return unknown_peak(device, r.compute);
+        prepared->peak = prepared->peak > 0.0 ? std::min(prepared->peak, peak) : peak;
+    }
+    prepared->step = step_context(s, r);
+    prepared->model_flops = model_flops_per_step(s.model, r);
+    prepared->block_forward_flops = block_forward_flops_per_step(s.model, r);
+    prepared->attention_forward_flops = attention_forward_flops_per_step(s.model, r);
+    Evaluator out;
+    out.prepared_ = std::move(prepared);
+    out.tables_ = std::move(tables);
+    out.assumptions_ = std::move(resolved->assumptions);
+    return out;
+}
+
+const Scenario& Evaluator::scenario() const { return prepared_->scenario; }
+const Resolved& Evaluator::resolved() const { return prepared_->resolved; }
+
+namespace {
+
+/// What score and evaluate share.
+struct Priced {
+    const LayoutParts* parts = nullptr;
+    const PlacedLayout* placed = nullptr;
+    std::int64_t micro_batches = 0;
+    StepResult step;
+    std::size_t deciding = 0; ///< index into the classes
+    Verdict verdict = Verdict::fits;
+    TensorKind deciding_kind = TensorKind::weights;
+    double money_per_million_tokens = 0.0;
+    double tokens_per_second = 0.0;
+};
+
+TensorKind largest_kind(const BytesByKind& bytes) {
+    std::size_t largest = 0;
+    for (std::size_t i = 1; i < tensor_kind_count; ++i) {
+        if (bytes.amounts[i] > bytes.amounts[largest]) largest = i;
+    }
+    return static_cast<TensorKind>(largest);
+}
+
+Priced price(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
+             Workspace::Impl& cache, std::vector<ClassMemory>& classes) {
+    cache.bind(&prepared);
+    Priced out;
+    out.parts = &cached_parts(prepared, layout, cache);
+    out.placed = &cached_placement(prepared, tables, layout, cache);
+    out.micro_batches = micro_batches(prepared.resolved, layout);
+    out.step = step_time(prepared.step, layout, *out.parts, out.placed->shapes,
+                         tables.recompute(layout.recompute), out.micro_batches, cache.step);
+    const MemoryInputs memory{prepared.scenario, prepared.resolved, tables};
+    evaluate_memory(memory, layout, out.placed->placement, cache.memory, classes);
+    if (!classes.empty()) {
+        out.deciding = deciding_class(classes);
+        out.deciding_kind = largest_kind(classes[out.deciding].at_peak);
+        for (const ClassMemory& c : classes) out.verdict = std::max(out.verdict, c.verdict);
+    }
+    const double seconds = out.step.total.value();
+    const double tokens = static_cast<double>(prepared.resolved.global_batch) *
+                          static_cast<double>(prepared.resolved.sequence);
+    if (seconds > 0.0 && tokens > 0.0) {
+        out.tokens_per_second = tokens / seconds;
+        out.money_per_million_tokens = out.placed->price_per_hour / seconds_per_hour /
+                                       out.tokens_per_second * million;
+    }
+    return out;
+}
+
+void add_link(std::vector<LinkLoad>& links, std::size_t& used, std::string_view dim,
+              const GroupPath& path, const GroupTraffic& traffic) {
+    if (path.ranks <= 1 || path.levels.empty() || traffic.bytes <= 0.0) return;
+    if (used == links.size()) links.emplace_back();
+    LinkLoad& link = links[used++];
+    link.dim = dim;
+    link.tier = path.levels.back().name;
+    link.ranks = path.ranks;
+    link.per_step = Bytes(traffic.bytes);
+    link.time = Seconds(traffic.seconds);
+}
+
+void fill_links(const Priced& p, std::vector<LinkLoad>& links) {
+    std::size_t used = 0;
+    const Paths& paths = p.parts->paths;
+    add_link(links, used, "tp", path_in(paths, Group::tp), p.step.tp);
+    add_link(links, used, "cp", path_in(paths, Group::cp), p.step.cp);
+    add_link(links, used, "ep", path_in(paths, Group::ep), p.step.ep);
+    add_link(links, used, "pp", path_in(paths, Group::pp), p.step.pp);
+    add_link(links, used, "dp", path_in(paths, Group::dp_cp), p.step.dp);
+    links.resize(used);
+}
+
+/// Flops of recomputation in the convention of MFU.
+Flops recomputed_flops(const PreparedScenario& prepared, const PlacedLayout& placed,
+                       RecomputePlan plan) {
+    switch (plan.kind) {
+        case Recompute::none: return {};
+        case Recompute::selective: return prepared.attention_forward_flops;
+        case Recompute::full: break;
+    }
+    double blocks = 0.0;
+    double again = 0.0;
+    for (const StageShape& shape : placed.shapes) {
+        blocks += shape.blocks;
+        for (const UnitUse& use : shape.units) again += use.recomputed;
+    }
+    return blocks > 0.0 ? again / blocks * prepared.block_forward_flops : Flops{};
+}
+
+}  // namespace
+
+Score Evaluator::score(const Layout& layout, Workspace& workspace) const {
+    Workspace::Impl& cache = workspace.impl();
+    cache.bind(prepared_.get());
+    const Priced p = price(*prepared_, tables_, layout, cache, cache.classes);
+    Score out;
+    out.step_time = p.step.total;
+    out.time_sigma = prepared_->scenario.stack.time.sigma.value;
+    out.money_per_million_tokens = p.money_per_million_tokens;
+    out.verdict = p.verdict;
+    out.peak_class = static_cast<std::int32_t>(p.deciding);
+    out.deciding = p.deciding_kind;
+    if (!cache.classes.empty()) {
+        const ClassMemory& c = cache.classes[p.deciding];
+        out.peak = c.process.value;
+        out.usable = c.usable;
+        out.peak_phase = c.peak_phase;
+        if (c.process.value.value() > 0.0) {
+            out.memory_sigma = (c.process.high - c.process.value) / c.process.value;
+        }
+    }
+    return out;
+}
+
+void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& out) const {
+    const PreparedScenario& prepared = *prepared_;
+    const Priced p = price(prepared, tables_, layout, workspace.impl(), out.classes);
+    out.verdict = p.verdict;
+    out.verdict_text.clear();
+    out.warnings.clear();
+    out.deciding_class = static_cast<std::int32_t>(p.deciding);
+    out.deciding = p.deciding_kind;
+    out.margin = Bytes{};
+    if (!out.classes.empty()) {
+        const ClassMemory& c = out.classes[p.deciding];
+        out.margin = c.usable - c.reserved.value;
+    }
+    const double sigma = prepared.scenario.stack.time.sigma.value;
+    out.time.total = {p.step.total * (1.0 - sigma), p.step.total, p.step.total * (1.0 + sigma)};
+    out.time.exposed = p.step.exposed;
+    out.time.hidden = p.step.hidden;
+    out.micro_batches = p.micro_batches;
+    out.devices_used = rank_count(layout);
+    const auto devices = static_cast<double>(out.devices_used);
+    const double seconds = p.step.total.value();
+    out.tokens_per_second = p.tokens_per_second;
+    out.tokens_per_second_per_device = p.tokens_per_second / devices;
+    out.samples_per_second =
+        seconds > 0.0 ? static_cast<double>(prepared.resolved.global_batch) / seconds : 0.0;
+    const double available = seconds * devices * prepared.peak;
+    const Flops again =
+        recomputed_flops(prepared, *p.placed, tables_.recompute(layout.recompute));
+    out.mfu = available > 0.0 ? prepared.model_flops.value() / available : 0.0;
+    out.hfu = available > 0.0 ? (prepared.model_flops + again).value() / available : 0.0;
+    out.peak_name = name_of(prepared.resolved.compute);
+    out.money_per_hour = p.placed->price_per_hour;
+    out.money_per_million_tokens = p.money_per_million_tokens;
+    out.kilowatt_hours_per_million_tokens =
+        p.tokens_per_second > 0.0
+            ? p.placed->watts / p.tokens_per_second * million / joules_per_kilowatt_hour
+            : 0.0;
+    fill_links(p, out.links);
+    out.calibrated = !prepared.scenario.calibration.entries.empty();
+}
+
+Estimate Evaluator::estimate(const Layout& layout, Workspace& workspace) const {
+    Estimate out;
+    evaluate(layout, workspace, out);
+    annotate(layout, out);
+    return out;
+}
+
+}  // namespace shardplan::sim

@@ -1,0 +1,327 @@
+#include "simulator/estimate/step_time.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "simulator/estimate/data_parallel.hpp"
+
+namespace shardplan::sim {
+
+std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layout,
+                                     const RecomputePlan& plan, const std::vector<Stage>& stages) {
+    const Part* trunk = trunk_of(model);
+    const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
+    // Both directions of DualPipe hold a copy, and half of the micro-batches go each way.
+    const bool twice = layout.schedule == ScheduleKind::dual_pipe && layout.chunks == 2;
+    const double weight = twice ? 0.5 : 1.0;
+    std::vector<StageShape> shapes;
+    shapes.reserve(stages.size());
+    for (const Stage& stage : stages) {
+        StageShape shape;
+        shape.has_embedding = stage.has_embedding;
+        shape.has_head = stage.has_head;
+        double left = plan.kind == Recompute::full
+                          ? (plan.layers_per_stage > 0 ? static_cast<double>(plan.layers_per_stage)
+                                                       : std::numeric_limits<double>::infinity())
+                          : 0.0;
+        if (shape.has_embedding) shape.units.push_back({kinds, weight, 0.0});
+        for (const Stage::Slice& slice : stage.chunks) {
+            if (trunk == nullptr) break;
+            for (const KindCount& run : kinds_in(*trunk, slice)) {
+                const auto blocks = static_cast<double>(run.count);
+                const double again = std::min(left, blocks);
+                left -= again;
+                shape.blocks += weight * blocks;
+                const auto same = std::find_if(
+                    shape.units.begin(), shape.units.end(),
+                    [&](const UnitUse& use) { return use.unit == run.kind; });
+                if (same == shape.units.end()) {
+                    shape.units.push_back({run.kind, weight * blocks, weight * again});
+                } else {
+                    same->count += weight * blocks;
+                    same->recomputed += weight * again;
+                }
+            }
+        }
+        if (shape.has_head) shape.units.push_back({kinds + 1, weight, 0.0});
+        shapes.push_back(std::move(shape));
+    }
+    return shapes;
+}
+
+StepContext step_context(const Scenario& scenario, const Resolved& resolved) {
+    StepContext c;
+    c.scenario = &scenario;
+    c.resolved = &resolved;
+    const Device* slowest = scenario.devices.data();
+    for (const Device& device : scenario.devices) {
+        if (peak_of(device, resolved.compute) < peak_of(*slowest, resolved.compute)) {
+            slowest = &device;
+        }
+    }
+    c.rates = compute_rates(*slowest, scenario.stack, resolved);
+    c.overlap = overlap_of(scenario.stack);
+    if (const Part* trunk = trunk_of(scenario.model)) c.hidden = static_cast<double>(trunk->hidden);
+    const bool wide = resolved.compute == Dtype::fp32 || resolved.compute == Dtype::tf32;
+    c.activation_element = wide ? bytes_per_element(Dtype::fp32) : bytes_per_element(Dtype::bf16);
+    c.parameter_element = bytes_per_element(resolved.parameter);
+    c.gradient_element = bytes_per_element(resolved.gradient);
+    const NodeTemplate& node = scenario.cluster.node_groups.front().node;
+    const auto devices = static_cast<double>(std::max<std::int64_t>(1, node.devices));
+    c.host_link = usable(node.host.pcie_per_device).value();
+    c.host_memory = node.host.memory_bandwidth.value() / devices;
+    c.nvme = node.host.nvme_bandwidth.value() / devices;
+    return c;
+}
+
+OpList unit_ops(const StepContext& c, const Layout& layout, std::int64_t unit) {
+    const ModelSpec& model = c.scenario->model;
+    const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
+    const ShardingKey key = sharding_of(layout);
+    const StackProfile& stack = c.scenario->stack;
+    if (unit == kinds) return embedding_ops(model, *c.resolved, stack, key);
+    if (unit == kinds + 1) return head_ops(model, *c.resolved, stack, key);
+    const Part* trunk = trunk_of(model);
+    return block_ops(model.block_kinds[static_cast<std::size_t>(unit)],
+                     trunk == nullptr ? 0 : trunk->hidden, model, *c.resolved, stack, key);
+}
+
+std::string_view unit_name(const ModelSpec& model, std::int64_t unit) {
+    const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
+    if (unit == kinds) return "embedding";
+    if (unit == kinds + 1) return "head";
+    return model.block_kinds[static_cast<std::size_t>(unit)].name;
+}
+
+LayoutParts layout_parts(const StepContext& c, const Layout& layout) {
+    LayoutParts parts;
+    parts.paths = paths_of(*c.scenario, layout);
+    const ModelSpec& model = c.scenario->model;
+    const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
+    const Part* trunk = trunk_of(model);
+    for (std::int64_t unit = 0; unit < kinds + 2; ++unit) {
+        parts.units.push_back(unit_time(unit_ops(c, layout, unit), c.rates, c.overlap, parts.paths,
+                                        layout.cp_kind, unit < kinds));
+        if (unit < kinds) {
+            parts.parameters.push_back(
+                block_on_rank(model.block_kinds[static_cast<std::size_t>(unit)],
+                              trunk == nullptr ? 0 : trunk->hidden, *c.resolved, layout));
+        }
+    }
+    parts.parameters.push_back(embedding_on_rank(model, *c.resolved, layout));
+    // where one stage holds both ends, a tied table is counted there once
+    parts.parameters.push_back(head_on_rank(model, *c.resolved, layout, layout.pp == 1));
+    return parts;
+}
+
+namespace {
+
+/// Everything a stage does for one micro-batch.
+struct StageTimes {
+    PassTime forward;
+    PassTime backward;
+    double backward_weight = 0.0;
+    double recompute = 0.0;
+    Hiding message; ///< one direction, all chunks
+    DataParallelTime dp;
+    OffloadTime offload;
+    StagePass pass;
+};
+
+/// The activations (or their gradient) handed to the neighbouring stage.
+double message_bytes(const StepContext& c, const Layout& layout) {
+    const double tokens = static_cast<double>(layout.micro_batch) *
+                          static_cast<double>(c.resolved->sequence) / layout.cp;
+    return tokens * c.hidden * c.activation_element / (layout.sp ? layout.tp : 1);
+}
+
+double recompute_of(const UnitUse& use, const UnitTime& unit, Recompute kind) {
+    switch (kind) {
+        case Recompute::none: return 0.0;
+        case Recompute::selective: return use.count * unit.selective_recompute;
+        case Recompute::full: return use.recomputed * unit.forward.total();
+    }
+    return 0.0;
+}
+
+StageTimes stage_times(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                       const StageShape& shape, Recompute recompute, std::int64_t m) {
+    StageTimes s;
+    for (const UnitUse& use : shape.units) {
+        const UnitTime& unit = parts.units[static_cast<std::size_t>(use.unit)];
+        s.forward += use.count * unit.forward;
+        s.backward += use.count * unit.backward;
+        s.backward_weight += use.count * unit.backward_weight;
+        s.recompute += recompute_of(use, unit, recompute);
+    }
+    if (layout.pp > 1) {
+        const double one = collective_time(path_in(parts.paths, Group::pp), Collective::send_recv,
+                                           Bytes(message_bytes(c, layout)))
+                               .value();
+        const double all = one * std::max(1.0, static_cast<double>(layout.chunks));
+        s.message = hide(all, c.overlap.pp, s.forward.compute(), c.overlap.slowdown);
+    }
+    const double backward_compute = s.backward.compute() + s.recompute;
+    s.dp = data_parallel_time(c, layout, parts, shape, m, s.forward.compute(), backward_compute);
+    s.offload = offload_time(c, layout, parts, shape, s.forward.total(),
+                             s.backward.total() + s.recompute);
+    s.pass.forward = Seconds(s.forward.total() + s.message.exposed + s.dp.forward.exposed +
+                             s.offload.forward.exposed);
+    s.pass.backward_input =
+        Seconds(s.backward.total() - s.backward_weight + s.recompute + s.message.exposed +
+                s.dp.backward.exposed + s.offload.backward.exposed);
+    s.pass.backward_weight = Seconds(s.backward_weight);
+    return s;
+}
+
+/// Adds to exposed times, and to the recorder if there is one.
+template <class Recorder>
+class Ledger {
+public:
+    Ledger(StepResult& out, Recorder& recorder) : out_(out), recorder_(recorder) {}
+
+    void add(TimeKind kind, std::int64_t unit, std::string_view name, std::string_view formula,
+             double count, double each) {
+        const double seconds = count * each;
+        out_.exposed[kind] += Seconds(seconds);
+        if constexpr (Recorder::active) {
+            if (seconds != 0.0) {
+                recorder_.entries.push_back({kind, unit, name, formula, seconds, count});
+            }
+        }
+    }
+    void hide(TimeKind kind, double seconds) { out_.hidden[kind] += Seconds(seconds); }
+
+private:
+    StepResult& out_;
+    Recorder& recorder_;
+};
+
+/// What the slowest stage does for all micro-batches.
+template <class Recorder>
+void record_passes(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                   const StageShape& shape, const StageTimes& s, Recompute recompute, double m,
+                   Ledger<Recorder>& ledger) {
+    for (const UnitUse& use : shape.units) {
+        const UnitTime& u = parts.units[static_cast<std::size_t>(use.unit)];
+        const std::string_view name = unit_name(c.scenario->model, use.unit);
+        const double n = m * use.count;
+        const auto both = [&](TimeKind kind, std::string_view formula, double PassTime::*part) {
+            ledger.add(kind, use.unit, name, formula, n, u.forward.*part + u.backward.*part);
+        };
+        both(TimeKind::gemm, "time.gemm", &PassTime::gemm);
+        both(TimeKind::attention, "time.attention", &PassTime::attention);
+        both(TimeKind::elementwise, "time.elementwise", &PassTime::elementwise);
+        both(TimeKind::launch, "time.launch", &PassTime::launch);
+        both(TimeKind::tp_comm, "time.tp_comm", &PassTime::tp);
+        both(TimeKind::cp_comm, "time.cp_comm", &PassTime::cp);
+        both(TimeKind::ep_comm, "time.ep_comm", &PassTime::ep);
+        ledger.add(TimeKind::recompute, use.unit, name, "time.recompute", m,
+                   recompute_of(use, u, recompute));
+        ledger.hide(TimeKind::tp_comm, n * (u.forward.tp_hidden + u.backward.tp_hidden));
+        ledger.hide(TimeKind::cp_comm, n * (u.forward.cp_hidden + u.backward.cp_hidden));
+    }
+    if (layout.pp > 1) {
+        ledger.add(TimeKind::pp_comm, -1, "messages", "time.message", 2.0 * m, s.message.exposed);
+        ledger.hide(TimeKind::pp_comm, 2.0 * m * s.message.hidden);
+    }
+    ledger.add(TimeKind::dp_comm, -1, "forward_gather", "time.gather", m, s.dp.forward.exposed);
+    ledger.add(TimeKind::dp_comm, -1, "backward_gather_reduce", "time.reduce", m,
+               s.dp.backward.exposed);
+    ledger.hide(TimeKind::dp_comm, m * (s.dp.forward.hidden + s.dp.backward.hidden));
+    ledger.add(TimeKind::offload, -1, "forward_copies", "time.offload", m,
+               s.offload.forward.exposed);
+    ledger.add(TimeKind::offload, -1, "backward_copies", "time.offload", m,
+               s.offload.backward.exposed);
+    ledger.hide(TimeKind::offload, m * (s.offload.forward.hidden + s.offload.backward.hidden));
+}
+
+void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                 const StageShape& shape, const StageTimes& s, Recompute recompute, double m,
+                 StepResult& out) {
+    for (const UnitUse& use : shape.units) {
+        const UnitTime& u = parts.units[static_cast<std::size_t>(use.unit)];
+        const double n = m * use.count;
+        out.tp += n * u.tp;
+        out.cp += n * u.cp;
+        out.ep += n * u.ep;
+        if (recompute == Recompute::full) {
+            const double again = m * use.recomputed;
+            out.tp += again * u.tp_forward;
+            out.cp += again * u.cp_forward;
+            out.ep += again * u.ep_forward;
+        }
+    }
+    if (layout.pp > 1) {
+        const auto v = static_cast<double>(std::max<int>(1, layout.chunks));
+        out.pp.bytes = 2.0 * m * v * message_bytes(c, layout);
+        out.pp.seconds = 2.0 * m * (s.message.exposed + s.message.hidden);
+    }
+    out.dp = s.dp.traffic;
+}
+
+template <class Recorder>
+StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                   const std::vector<StageShape>& shapes, RecomputePlan plan, std::int64_t m,
+                   StepScratch& scratch, Recorder& recorder) {
+    StepResult out;
+    Ledger<Recorder> ledger(out, recorder);
+    scratch.passes.clear();
+    StageTimes slowest;
+    StageTimes last;      // the stage whose work after the pipeline takes longest
+    double tail = -1.0;
+    double tail_optimizer = 0.0;
+    std::size_t slowest_at = 0;
+    StageTimes s;
+    double optimizer = 0.0;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+        // neighbours mostly run the same
+        if (i == 0 || !(shapes[i] == shapes[i - 1])) {
+            s = stage_times(c, layout, parts, shapes[i], plan.kind, m);
+            optimizer = optimizer_seconds(c, layout, parts, shapes[i]);
+            const double after = s.dp.step.exposed + optimizer + s.offload.step;
+            if (after > tail) {
+                tail = after;
+                last = s;
+                tail_optimizer = optimizer;
+            }
+            if (i == 0 || s.pass.total() > slowest.pass.total()) {
+                slowest = s;
+                slowest_at = i;
+            }
+        }
+        scratch.passes.push_back(s.pass);
+    }
+    const PipelineTime pipeline = pipeline_time(layout.schedule, scratch.passes, m, layout.chunks);
+    out.slowest_stage = pipeline.slowest_stage;
+    record_passes(c, layout, parts, shapes[slowest_at], slowest, plan.kind, static_cast<double>(m),
+                  ledger);
+    add_traffic(c, layout, parts, shapes[slowest_at], slowest, plan.kind, static_cast<double>(m),
+                out);
+    ledger.add(TimeKind::dp_comm, -1, "step", "time.dp_step", 1.0, last.dp.step.exposed);
+    ledger.hide(TimeKind::dp_comm, last.dp.step.hidden);
+    ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0, tail_optimizer);
+    ledger.add(TimeKind::offload, -1, "states", "time.offload_states", 1.0, last.offload.step);
+    ledger.add(TimeKind::bubble, -1, "pipeline", "time.bubble", 1.0, pipeline.bubble.value());
+    ledger.add(TimeKind::overhead, -1, "step", "time.overhead", 1.0,
+               c.scenario->stack.time.step_overhead.value);
+    out.total = out.exposed.total();
+    return out;
+}
+
+}  // namespace
+
+StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
+                     const std::vector<StageShape>& shapes, RecomputePlan plan,
+                     std::int64_t micro_batches, StepScratch& scratch) {
+    NullRecorder none;
+    return compose(context, layout, parts, shapes, plan, micro_batches, scratch, none);
+}
+
+StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
+                     const std::vector<StageShape>& shapes, RecomputePlan plan,
+                     std::int64_t micro_batches, StepScratch& scratch, TimeRecorder& recorder) {
+    return compose(context, layout, parts, shapes, plan, micro_batches, scratch, recorder);
+}
+
+}  // namespace shardplan::sim

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "simulator/estimate/estimate.hpp"
+#include "simulator/estimate/term.hpp"
+#include "simulator/estimate/unit_time.hpp"
+#include "simulator/memory/rank_parameters.hpp"
+#include "simulator/schedule/bubble.hpp"
+#include "simulator/spec/placement.hpp"
+#include "simulator/spec/scenario.hpp"
+
+namespace shardplan::sim {
+
+/// A unit on a stage: which one, how often, and how many of them are fully recomputed. `unit`:
+/// index of the block kind, then embedding_unit and head_unit behind the last.
+struct UnitUse {
+    std::int64_t unit = 0;
+    double count = 0.0;
+    double recomputed = 0.0;
+
+    friend bool operator==(const UnitUse&, const UnitUse&) = default;
+};
+
+/// What a stage runs; stages that run the same share one.
+struct StageShape {
+    std::vector<UnitUse> units;
+    double blocks = 0.0;
+    bool has_embedding = false;
+    bool has_head = false;
+
+    friend bool operator==(const StageShape&, const StageShape&) = default;
+};
+/// One shape per stage.
+std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layout,
+                                     const RecomputePlan& plan, const std::vector<Stage>& stages);
+
+/// What is fixed for a Scenario, prepared once.
+struct StepContext {
+    const Scenario* scenario = nullptr;
+    const Resolved* resolved = nullptr;
+    ComputeRates rates;      ///< of the slowest device
+    Overlap overlap;
+    double hidden = 0.0;     ///< elements of the residual stream
+    double activation_element = 2.0; ///< bytes
+    double parameter_element = 2.0;
+    double gradient_element = 4.0;
+    double host_link = 0.0;  ///< bytes/s between device and host, one direction
+    double host_memory = 0.0; ///< bytes/s of host memory for one device
+    double nvme = 0.0;       ///< bytes/s of local storage for one device
+};
+StepContext step_context(const Scenario& scenario, const Resolved& resolved);
+
+/// Cached parts of one layout: times of its units, parameters of its units, paths of its groups.
+struct LayoutParts {
+    Paths paths;
+    std::vector<UnitTime> units;            ///< by block kind, then embedding, then head
+    std::vector<RankParameters> parameters; ///< of the same units
+};
+LayoutParts layout_parts(const StepContext& context, const Layout& layout);
+
+/// The operators of a unit as LayoutParts prices them.
+OpList unit_ops(const StepContext& context, const Layout& layout, std::int64_t unit);
+std::string_view unit_name(const ModelSpec& model, std::int64_t unit);
+
+/// Memory reused between layouts.
+struct StepScratch {
+    std::vector<StagePass> passes;
+};
+
+/// What a step costs, before it is put into an Estimate.
+struct StepResult {
+    SecondsByKind exposed;
+    SecondsByKind hidden;
+    Seconds total;            ///< exposed, added up in enumerator order
+    std::int64_t slowest_stage = 0;
+    GroupTraffic tp, cp, ep, pp, dp; ///< of one rank of the slowest stage, per step
+
+    friend bool operator==(const StepResult&, const StepResult&) = default;
+};
+
+/// One addend of an exposed time, for explain.
+struct TimeEntry {
+    TimeKind kind = TimeKind::gemm;
+    std::int64_t unit = -1; ///< -1: not of a unit
+    std::string_view name;
+    std::string_view formula;
+    double seconds = 0.0;   ///< per step
+    double count = 1.0;     ///< how often it happens per step
+
+    friend bool operator==(const TimeEntry&, const TimeEntry&) = default;
+};
+/// Collects the addends; the sum of a kind's entries in order is its exposed time, bit for bit.
+struct TimeRecorder {
+    static constexpr bool active = true;
+    std::vector<TimeEntry> entries;
+};
+
+/// The time of a step: passes of every stage for a micro-batch, the pipeline in closed form, and
+/// what happens once per step. `shapes`: one per stage.
+StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
+                     const std::vector<StageShape>& shapes, RecomputePlan plan,
+                     std::int64_t micro_batches, StepScratch& scratch);
+/// The same, with the addends.
+StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
+                     const std::vector<StageShape>& shapes, RecomputePlan plan,
+                     std::int64_t micro_batches, StepScratch& scratch, TimeRecorder& recorder);
+
+} // namespace shardplan::sim

@@ -1,0 +1,173 @@
+#include "simulator/estimate/unit_time.hpp"
+
+#include <algorithm>
+
+namespace shardplan::sim {
+
+Paths paths_of(const Scenario& scenario, const Layout& layout) {
+    Paths paths;
+    for (std::size_t i = 0; i < group_count; ++i) {
+        paths[i] = path_of(scenario, layout, static_cast<Group>(i));
+    }
+    return paths;
+}
+
+Overlap overlap_of(const StackProfile& stack) {
+    Overlap o;
+    if (has_feature(stack, Feature::no_overlap)) return o;
+    const StackTime& t = stack.time;
+    if (has_feature(stack, Feature::tp_comm_overlap) || has_feature(stack, Feature::async_tp)) {
+        o.tp = t.tp_overlap.value;
+    }
+    o.cp = t.cp_overlap.value;
+    o.pp = t.pp_overlap.value;
+    o.dp = t.dp_overlap.value;
+    o.gather = t.gather_overlap.value;
+    o.slowdown = t.overlap_slowdown.value;
+    return o;
+}
+
+Hiding hide(double seconds, double fraction, double window, double slowdown) {
+    const double hidden = std::max(0.0, std::min(seconds * fraction, window));
+    return {seconds - hidden + hidden * slowdown, hidden};
+}
+
+PassTime& PassTime::operator+=(const PassTime& o) {
+    gemm += o.gemm;
+    attention += o.attention;
+    elementwise += o.elementwise;
+    launch += o.launch;
+    tp += o.tp;
+    cp += o.cp;
+    ep += o.ep;
+    tp_hidden += o.tp_hidden;
+    cp_hidden += o.cp_hidden;
+    return *this;
+}
+
+PassTime operator*(double count, PassTime p) {
+    p.gemm *= count;
+    p.attention *= count;
+    p.elementwise *= count;
+    p.launch *= count;
+    p.tp *= count;
+    p.cp *= count;
+    p.ep *= count;
+    p.tp_hidden *= count;
+    p.cp_hidden *= count;
+    return p;
+}
+
+GroupTraffic& GroupTraffic::operator+=(const GroupTraffic& o) {
+    bytes += o.bytes;
+    seconds += o.seconds;
+    return *this;
+}
+
+GroupTraffic operator*(double count, GroupTraffic t) {
+    t.bytes *= count;
+    t.seconds *= count;
+    return t;
+}
+
+namespace {
+
+/// Communication of a pass by dimension, before anything is hidden.
+struct PassComm {
+    GroupTraffic tp, cp, ep;
+    double calls = 0.0;
+
+};
+
+void add_comm(const std::vector<CommOp>& ops, const Paths& paths, PassComm& comm) {
+    for (const CommOp& op : ops) {
+        const GroupPath& path = path_in(paths, op.group);
+        if (path.ranks <= 1) continue;
+        const auto count = static_cast<double>(op.count);
+        const GroupTraffic traffic{
+            count * sent_per_rank(path, op.op, Bytes(op.bytes)).value(),
+            count * collective_time(path, op.op, Bytes(op.bytes)).value()};
+        comm.calls += count;
+        switch (op.group) {
+            case Group::cp: comm.cp += traffic; break;
+            case Group::ep:
+            case Group::etp: comm.ep += traffic; break;
+            case Group::tp:
+            case Group::pp:
+            case Group::dp:
+            case Group::dp_cp:
+            case Group::shard:
+            case Group::replica:
+            case Group::expert_dp: comm.tp += traffic; break;
+        }
+    }
+}
+
+PassTime pass_time(const PassCost& cost, double kernels, const PassComm& comm,
+                   const ComputeRates& rates, const Overlap& overlap, CpKind cp_kind) {
+    PassTime t;
+    t.gemm = cost.gemm;
+    t.attention = cost.attention;
+    t.elementwise = cost.elementwise;
+    const Hiding tp = hide(comm.tp.seconds, overlap.tp, cost.gemm, overlap.slowdown);
+    t.tp = tp.exposed;
+    t.tp_hidden = tp.hidden;
+    // only a ring has work to do while the next piece is on its way
+    const double ring = cp_kind == CpKind::ring ? overlap.cp : 0.0;
+    const Hiding cp = hide(comm.cp.seconds, ring, cost.attention, overlap.slowdown);
+    t.cp = cp.exposed;
+    t.cp_hidden = cp.hidden;
+    t.ep = comm.ep.seconds;
+    const double host = (kernels + comm.calls) * rates.launch;
+    t.launch = std::max(0.0, host - (t.compute() + t.tp + t.cp + t.ep));
+    return t;
+}
+
+}  // namespace
+
+UnitTime unit_time(const OpList& ops, const ComputeRates& rates, const Overlap& overlap,
+                   const Paths& paths, CpKind cp_kind, bool is_block) {
+    PassCost forward;
+    PassCost backward;
+    PassComm comm_forward;
+    PassComm comm_backward;
+    PassCost again;
+    PassComm comm_again;
+    UnitTime unit;
+    for (const Op& op : ops) {
+        const OpCost cost = op_cost(op, rates);
+        forward += cost.forward;
+        backward += cost.backward_input;
+        backward += cost.backward_weight;
+        unit.backward_weight += cost.backward_weight.device();
+        add_comm(op.comm_forward, paths, comm_forward);
+        add_comm(op.comm_backward, paths, comm_backward);
+        for (const StoredTensor& tensor : op.stored) unit.stored_bytes += tensor.bytes;
+        if (op.recomputed_by_selective) {
+            again += cost.forward;
+            add_comm(op.comm_forward, paths, comm_again);
+        }
+    }
+    // The stack's own count covers what runs besides the operators: views, casts, copies.
+    double scale = 1.0;
+    if (is_block && forward.kernels > 0.0) {
+        scale = std::max(1.0, rates.kernels_per_block / forward.kernels);
+    }
+    unit.forward = pass_time(forward, scale * forward.kernels, comm_forward, rates, overlap, cp_kind);
+    unit.backward =
+        pass_time(backward, scale * backward.kernels, comm_backward, rates, overlap, cp_kind);
+    unit.selective_recompute =
+        pass_time(again, scale * again.kernels, comm_again, rates, overlap, cp_kind).total();
+    unit.tp_forward = comm_forward.tp;
+    unit.cp_forward = comm_forward.cp;
+    unit.ep_forward = comm_forward.ep;
+    unit.tp = comm_forward.tp;
+    unit.tp += comm_backward.tp;
+    unit.cp = comm_forward.cp;
+    unit.cp += comm_backward.cp;
+    unit.ep = comm_forward.ep;
+    unit.ep += comm_backward.ep;
+    return unit;
+}
+
+}  // namespace shardplan::sim

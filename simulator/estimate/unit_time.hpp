@@ -1,0 +1,83 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "simulator/compute/op_time.hpp"
+#include "simulator/network/group_path.hpp"
+
+namespace shardplan::sim {
+
+/// The paths of all groups of one layout, indexed by Group.
+using Paths = std::array<GroupPath, group_count>;
+inline const GroupPath& path_in(const Paths& paths, Group group) {
+    return paths[static_cast<std::size_t>(group)];
+}
+Paths paths_of(const Scenario& scenario, const Layout& layout);
+
+/// What a stack hides, and what hiding costs. Fractions of the communication of a kind.
+struct Overlap {
+    double tp = 0.0;
+    double cp = 0.0;
+    double pp = 0.0;
+    double dp = 0.0;
+    double gather = 0.0;
+    double slowdown = 0.0; ///< seconds of compute lost per second of hidden communication
+};
+Overlap overlap_of(const StackProfile& stack);
+
+/// A communication and the part of it that runs under compute.
+struct Hiding {
+    double exposed = 0.0; ///< what is left, and what the compute beside it loses
+    double hidden = 0.0;
+};
+/// Hides `fraction` of `seconds`, no more than the `window` of compute allows.
+Hiding hide(double seconds, double fraction, double window, double slowdown);
+
+/// Seconds of one pass of one micro-batch through one unit, by what they are spent on.
+struct PassTime {
+    double gemm = 0.0;
+    double attention = 0.0;
+    double elementwise = 0.0;
+    double launch = 0.0; ///< host time beyond all of the others
+    double tp = 0.0;     ///< exposed
+    double cp = 0.0;
+    double ep = 0.0;
+    double tp_hidden = 0.0;
+    double cp_hidden = 0.0;
+
+    [[nodiscard]] double compute() const { return gemm + attention + elementwise; }
+    [[nodiscard]] double total() const { return compute() + launch + tp + cp + ep; }
+    PassTime& operator+=(const PassTime& o);
+    friend PassTime operator*(double count, PassTime p);
+    friend bool operator==(const PassTime&, const PassTime&) = default;
+};
+
+/// Bytes one rank sends and seconds it communicates in both passes, hidden or not.
+struct GroupTraffic {
+    double bytes = 0.0;
+    double seconds = 0.0;
+    GroupTraffic& operator+=(const GroupTraffic& o);
+    friend GroupTraffic operator*(double count, GroupTraffic t);
+    friend bool operator==(const GroupTraffic&, const GroupTraffic&) = default;
+};
+
+/// Time of one unit (a block, the embedding, the head) for one micro-batch.
+struct UnitTime {
+    PassTime forward;
+    PassTime backward;
+    double backward_weight = 0.0;     ///< of `backward`, gradients of weights
+    double selective_recompute = 0.0; ///< forward time of what selective recomputation runs again
+    double stored_bytes = 0.0;        ///< from forward to backward, nothing recomputed
+    GroupTraffic tp, cp, ep;          ///< forward and backward
+    GroupTraffic tp_forward, cp_forward, ep_forward;
+
+    friend bool operator==(const UnitTime&, const UnitTime&) = default;
+};
+
+/// Prices the operators of a unit. `is_block`: the stack's count of kernels per block applies.
+/// Launching is asynchronous: only what the host needs beyond the device's time is felt.
+UnitTime unit_time(const OpList& ops, const ComputeRates& rates, const Overlap& overlap,
+                   const Paths& paths, CpKind cp_kind, bool is_block);
+
+} // namespace shardplan::sim

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "simulator/estimate/evaluator.hpp"
+#include "simulator/estimate/step_time.hpp"
+#include "simulator/memory/memory.hpp"
+
+/// Private to estimate: what an Evaluator prepares, and what a Workspace caches.
+namespace shardplan::sim {
+
+/// Fields of a Layout that a cached part reads, one type per part.
+template <std::size_t N>
+struct Projection {
+    std::array<std::uint32_t, N> fields{};
+    friend bool operator==(const Projection&, const Projection&) = default;
+};
+struct ProjectionHash {
+    template <std::size_t N>
+    std::size_t operator()(const Projection<N>& key) const {
+        std::uint64_t h = 0x9e3779b97f4a7c15ULL;
+        for (const std::uint32_t field : key.fields) {
+            h = (h ^ field) * 0xff51afd7ed558ccdULL;
+            h ^= h >> 32U;
+        }
+        return static_cast<std::size_t>(h);
+    }
+};
+
+/// What LayoutParts read.
+using PartsKey = Projection<12>;
+PartsKey parts_key(const Layout& layout);
+/// What stages and rank classes read.
+using PlacementKey = Projection<9>;
+PlacementKey placement_key(const Layout& layout);
+
+/// Where the ranks of a layout sit and what each stage runs.
+struct PlacedLayout {
+    Placement placement;
+    std::vector<StageShape> shapes;
+    double price_per_hour = 0.0; ///< of all ranks; 0 = some price is not known
+    double watts = 0.0;          ///< of all ranks at board power; 0 = some are not known
+};
+
+struct Workspace::Impl {
+    const void* owner = nullptr; ///< the Scenario the caches belong to
+    std::unordered_map<PartsKey, LayoutParts, ProjectionHash> parts;
+    std::unordered_map<PlacementKey, PlacedLayout, ProjectionHash> placed;
+    MemoryCache memory;
+    StepScratch step;
+    std::vector<ClassMemory> classes; ///< of the last score
+
+    /// Empties the caches if they belong to another Scenario.
+    void bind(const void* scenario);
+};
+
+/// What is derived from a Scenario once.
+struct PreparedScenario {
+    Scenario scenario;
+    Resolved resolved;
+    StepContext step;
+    Flops model_flops;              ///< of a step
+    Flops block_forward_flops;      ///< what full recomputation adds
+    Flops attention_forward_flops;  ///< what selective recomputation adds
+    double peak = 0.0;              ///< flops/s of one device, compute format
+};
+
+const LayoutParts& cached_parts(const PreparedScenario& prepared, const Layout& layout,
+                                Workspace::Impl& cache);
+const PlacedLayout& cached_placement(const PreparedScenario& prepared, const LayoutTables& tables,
+                                     const Layout& layout, Workspace::Impl& cache);
+
+} // namespace shardplan::sim

@@ -1,0 +1,144 @@
+#include "simulator/io/file.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace shardplan::sim {
+
+namespace {
+
+constexpr std::size_t largest_file = std::size_t{64} << 20U;
+
+/// Closes on every way out.
+class Descriptor {
+public:
+    explicit Descriptor(int number) : number_(number) {}
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    ~Descriptor() {
+        if (number_ >= 0) {
+            ::close(number_);
+        }
+    }
+    [[nodiscard]] int number() const { return number_; }
+    /// Closes now; false if the system reports a failure that came late.
+    bool close() { return ::close(std::exchange(number_, -1)) == 0; }
+
+private:
+    int number_;
+};
+
+Error system_error(const std::string& path, const std::string& what, int number) {
+    const bool is_missing = number == ENOENT || number == ENOTDIR;
+    return {
+        is_missing ? ErrorCode::not_found : ErrorCode::bad_input, path,
+        what + ": " + std::strerror(number), // NOLINT: no threads in this library
+        number == EACCES || number == EPERM ? "check the permissions" : "check the path for slips"};
+}
+
+bool write_all(int descriptor, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t written = ::write(descriptor, text.data(), text.size());
+        if (written < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return false;
+        }
+        text.remove_prefix(static_cast<std::size_t>(written));
+    }
+    return true;
+}
+
+/// The file a path leads to through links; the path itself if nothing is there yet.
+std::string resolved(const std::string& path) {
+    char* real = ::realpath(path.c_str(), nullptr);
+    if (real == nullptr) {
+        return path;
+    }
+    std::string out = real;
+    std::free(real); // NOLINT: realpath allocates with malloc
+    return out;
+}
+
+Status write_directly(const std::string& path, std::string_view text) {
+    const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (file.number() < 0 || !write_all(file.number(), text)) {
+        return system_error(path, "this cannot be written", errno);
+    }
+    return Done{};
+}
+
+} // namespace
+
+Result<std::string> read_file(const std::string& path) {
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.number() < 0) {
+        return system_error(path, "this file cannot be opened", errno);
+    }
+    struct stat status {};
+    if (::fstat(file.number(), &status) == 0 && S_ISDIR(status.st_mode)) {
+        return Error{ErrorCode::bad_input, path, "this is a folder, not a file",
+                     "name a file inside it"};
+    }
+    std::string text;
+    std::array<char, 1U << 16U> buffer{};
+    while (true) {
+        const ssize_t count = ::read(file.number(), buffer.data(), buffer.size());
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            return system_error(path, "this file cannot be read", errno);
+        }
+        if (count == 0) {
+            return text;
+        }
+        text.append(buffer.data(), static_cast<std::size_t>(count));
+        if (text.size() > largest_file) {
+            return Error{ErrorCode::bad_input, path, "this file is larger than 64 MiB",
+                         "check that it is the file you mean, or split it"};
+        }
+    }
+}
+
+Status write_file(const std::string& path, std::string_view text) {
+    const std::string target = resolved(path);
+    struct stat status {};
+    const bool exists = ::stat(target.c_str(), &status) == 0;
+    if (exists && S_ISDIR(status.st_mode)) {
+        return Error{ErrorCode::bad_input, path, "this is a folder, not a file",
+                     "name a file inside it"};
+    }
+    if (exists && !S_ISREG(status.st_mode)) {
+        return write_directly(path, text);
+    }
+    // The process number keeps two programs that write the same file apart.
+    const std::string temporary = target + ".new-" + std::to_string(::getpid());
+    const mode_t permissions = exists ? status.st_mode & 0777U : 0666U; // less the umask if new
+    Descriptor file(
+        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, permissions));
+    if (file.number() < 0) {
+        return system_error(path, "this file cannot be written", errno);
+    }
+    const bool written = write_all(file.number(), text) && ::fsync(file.number()) == 0 &&
+                         file.close() && ::rename(temporary.c_str(), target.c_str()) == 0;
+    if (!written) {
+        const int number = errno;
+        ::unlink(temporary.c_str());
+        return system_error(path, "this file cannot be written", number);
+    }
+    return Done{};
+}
+
+} // namespace shardplan::sim

@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "simulator/memory/stage_memory.hpp"
+#include "simulator/units/text.hpp"
+
+namespace shardplan::sim {
+
+namespace {
+
+/// Tensors of the live set by kind and name, added up over units and micro-batches.
+class TensorList {
+public:
+    void add(const StoredTensor& tensor, std::string_view op, double copies) {
+        if (copies == 0.0 || tensor.bytes == 0.0) {
+            return;
+        }
+        Entry& entry = entries_[{tensor.kind, fmt::format("{}.{}", op, tensor.name)}];
+        entry.bytes += copies * tensor.bytes;
+        entry.copies += copies;
+        entry.size = tensor.bytes;
+    }
+    void add_temporaries(std::string_view what, double bytes, double copies, TensorKind kind) {
+        add({what, bytes, kind}, "", copies);
+    }
+    void write(std::vector<MemoryPart>& out) const {
+        for (const auto& [key, entry] : entries_) {
+            const auto& [kind, name] = key;
+            out.push_back({kind, name.starts_with('.') ? name.substr(1) : name, entry.bytes,
+                           "mem.live_set",
+                           fmt::format("{:g} x {}", entry.copies, to_text(Bytes(entry.size)))});
+        }
+    }
+
+private:
+    struct Entry {
+        double bytes = 0.0;
+        double copies = 0.0;
+        double size = 0.0;
+    };
+    std::map<std::pair<TensorKind, std::string>, Entry> entries_;
+};
+
+/// What one unit keeps after its forward pass.
+void add_stored(const UnitProfile& unit, Recompute recompute, double copies, TensorList& list) {
+    if (copies == 0.0) {
+        return;
+    }
+    if (recompute == Recompute::full) {
+        list.add_temporaries("block inputs", unit.input_bytes, copies, TensorKind::activations);
+        return;
+    }
+    for (const Op& op : unit.ops) {
+        for (const StoredTensor& tensor : op.stored) {
+            if (recompute == Recompute::none || tensor.keep == Keep::until_backward) {
+                list.add(tensor, op.name, copies);
+            }
+        }
+    }
+}
+
+/// The operators up to the one at which the unit peaks, and what that one needs for itself.
+void add_running(const UnitRun& run, const UnitPeak& peak, const TensorRules& rules,
+                 double held, TensorList& list) {
+    const OpList& ops = run.unit->ops;
+    const bool selective = run.recompute == Recompute::selective;
+    const bool all_back = !selective || (peak.in_backward &&
+                                         rules.selective == SelectivePolicy::per_operator);
+    for (std::int32_t i = 0; i <= peak.op; ++i) {
+        const Op& op = ops[static_cast<std::size_t>(i)];
+        for (const StoredTensor& tensor : op.stored) {
+            if (i == peak.op || all_back || tensor.keep == Keep::until_backward) {
+                list.add(tensor, op.name, 1.0);
+            }
+        }
+    }
+    const Op& op = ops[static_cast<std::size_t>(peak.op)];
+    const auto kind = TensorKind::temporaries;
+    list.add_temporaries(fmt::format("inside {}{}", op.name, peak.in_backward ? " (backward)" : ""),
+                         peak.in_backward ? op.transient_backward : op.transient_forward, 1.0, kind);
+    list.add_temporaries("gradient of the residual stream", held, 1.0, kind);
+}
+
+} // namespace
+
+std::vector<MemoryPart> live_set_parts(const MemoryInputs& in, const StageMemory& stage,
+                                       const UnitPeak& peak) {
+    const std::vector<std::int64_t>& alive = &peak == &stage.live.forward ? stage.live.alive_at_forward
+                                             : &peak == &stage.live.loss
+                                                 ? stage.live.alive_at_loss
+                                                 : stage.live.alive_at_backward;
+    TensorList list;
+    for (std::size_t c = 0; c < stage.units.size(); ++c) {
+        for (std::size_t r = 0; r < stage.units[c].size(); ++r) {
+            const UnitRun& run = stage.units[c][r];
+            double copies = static_cast<double>(alive[c] * run.count);
+            if (static_cast<std::int32_t>(c) == peak.chunk &&
+                static_cast<std::int32_t>(r) <= peak.run) {
+                copies += static_cast<double>(run.count);
+                copies -= static_cast<std::int32_t>(r) == peak.run ? 1.0 : 0.0;
+            }
+            add_stored(*run.unit, run.recompute, copies, list);
+        }
+    }
+    const UnitRun& run = stage.units[static_cast<std::size_t>(peak.chunk)]
+                                    [static_cast<std::size_t>(peak.run)];
+    const UnitPeak& own = peak.in_backward ? run.unit->backward : run.unit->forward;
+    add_running(run, own, in.scenario.stack.tensors, own.held, list);
+    if (peak.in_backward && run.recompute == Recompute::full) {
+        list.add_temporaries("rebuilt block output", run.unit->input_bytes, 1.0,
+                             TensorKind::activations);
+    }
+    std::vector<MemoryPart> out;
+    list.write(out);
+    return out;
+}
+
+Term explain_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
+                    MemoryCache& cache, std::size_t class_index) {
+    std::vector<ClassMemory> classes;
+    evaluate_memory(in, layout, placement, cache, classes);
+    const ClassMemory& c = classes[class_index];
+    const std::vector<StageMemory>& stages = stage_memories(in, layout, placement, cache);
+    std::vector<MemoryPart> parts =
+        allocated_parts(in, layout, stages[static_cast<std::size_t>(c.stage)], c.peak_phase,
+                        in.scenario.devices[static_cast<std::size_t>(c.node_group)]);
+    const auto outside = {TensorKind::allocator_slack, TensorKind::communicators,
+                          TensorKind::context};
+    for (const TensorKind kind : outside) {
+        parts.push_back({kind, std::string(name_of(kind)), c.at_peak[kind].value(),
+                         "mem." + std::string(name_of(kind)), ""});
+    }
+    TermRecorder recorder("memory", fmt::format("process memory of a rank of stage {}, in the {} phase",
+                                                c.stage, name_of(c.peak_phase)),
+                          Dimension::bytes);
+    for (std::size_t k = 0; k < tensor_kind_count; ++k) {
+        const auto kind = static_cast<TensorKind>(k);
+        const bool any = std::any_of(parts.begin(), parts.end(), [&](const MemoryPart& p) {
+            return p.kind == kind && p.bytes != 0.0;
+        });
+        if (!any) {
+            continue;
+        }
+        recorder.enter(name_of(kind), name_of(kind), "mem." + std::string(name_of(kind)));
+        for (const MemoryPart& part : parts) {
+            if (part.kind == kind && part.bytes != 0.0) {
+                recorder.leaf(part.name, part.name, part.bytes, part.formula, part.detail);
+            }
+        }
+        recorder.leave();
+    }
+    return recorder.take();
+}
+
+} // namespace shardplan::sim

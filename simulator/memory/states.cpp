@@ -1,0 +1,227 @@
+#include "simulator/memory/states.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace shardplan::sim {
+
+namespace {
+
+bool shards_gradients(const Layout& layout) { return layout.shard >= Shard::optimizer_gradients; }
+bool shards_parameters(const Layout& layout) { return layout.shard == Shard::all; }
+
+/// FSDP: what is gathered is a compute copy of fp32 shards, and zero2 is the same with the copies
+/// kept from forward to backward.
+bool is_fsdp(const StackProfile& stack, const Layout& layout) {
+    return stack.capabilities.fully_sharded && shards_gradients(layout);
+}
+
+/// Bytes of one stored weight. FSDP shards are in the master format and need no other copy.
+double weight_size(const Resolved& r, const StackProfile& stack) {
+    return bytes_per_element(stack.memory.sharded_fp32_parameters ? r.master : r.parameter);
+}
+
+bool has_master(const Resolved& r, const StackProfile& stack) {
+    return !stack.memory.sharded_fp32_parameters && r.master != r.parameter;
+}
+
+double on_device(std::uint16_t offloaded) {
+    return 1.0 - static_cast<double>(offloaded) / static_cast<double>(offload_scale);
+}
+
+/// Dense and expert parameters, each over its own group.
+void add_split(PartSum& sum, TensorKind kind, std::string_view name, const RankParameters& p,
+               double size, bool split, const ShardDegrees& ranks, std::string_view formula) {
+    sum.add_elements(kind, name, p.dense, size, split ? ranks.dense : 1.0, formula);
+    sum.add_elements(kind, std::string(name) + " of experts", p.expert, size,
+                     split ? ranks.expert : 1.0, formula);
+}
+
+/// Bytes of a frozen weight: QLoRA stores matrices in 4 bits with doubly quantized block scales.
+/// Source: Dettmers et al. 2023 (arXiv 2305.14314): 4 + 8/64 + 32/(64 x 256) bits.
+constexpr double nf4_bytes = (4.0 + 8.0 / 64.0 + 32.0 / (64.0 * 256.0)) / 8.0;
+
+void add_frozen(const Resolved& r, const Layout& layout, const RankParameters& p,
+                const ShardDegrees& ranks, PartSum& sum) {
+    if (p.frozen == 0.0) {
+        return;
+    }
+    const double split = shards_parameters(layout) ? ranks.dense : 1.0;
+    const double size = bytes_per_element(r.parameter);
+    const bool quantized = r.method.kind == MethodKind::qlora;
+    const double matrices = quantized ? p.frozen_matrix : 0.0;
+    sum.add_elements(TensorKind::weights, "frozen base weights", p.frozen - matrices, size, split,
+                     "mem.frozen");
+    sum.add_elements(TensorKind::weights, "quantized base weights", matrices, nf4_bytes, split,
+                     "mem.nf4");
+}
+
+} // namespace
+
+void PartSum::add_elements(TensorKind kind, std::string_view name, double count, double size,
+                           double ranks, std::string_view formula) {
+    const double bytes = count * size / ranks;
+    if (bytes == 0.0) {
+        return;
+    }
+    by_kind_[kind] += Bytes(bytes);
+    if (list_ != nullptr) {
+        std::string detail = fmt::format("{:g} B x {:.15g} elements", size, count);
+        if (ranks != 1.0) {
+            detail += fmt::format(" / {:g} ranks", ranks);
+        }
+        list_->push_back({kind, std::string(name), bytes, std::string(formula), std::move(detail)});
+    }
+}
+
+double moment_bytes(const Resolved& r) {
+    const double state = bytes_per_element(r.state);
+    switch (r.optimizer) {
+    case OptimizerKind::adamw: return 2.0 * state;
+    // Dettmers et al. 2021 (arXiv 2110.02861): one byte and an fp32 scale per block of 256.
+    case OptimizerKind::adamw_8bit: return 2.0 * (1.0 + 4.0 / 256.0);
+    case OptimizerKind::sgd: return 0.0;
+    case OptimizerKind::sgd_momentum: return state;
+    case OptimizerKind::muon: return state;
+    // Shazeer and Stern 2018 (arXiv 1804.04235): row and column sums, negligible beside a moment.
+    case OptimizerKind::adafactor: return 0.0;
+    }
+    return 2.0 * state;
+}
+
+void add_persistent(const Scenario& scenario, const Resolved& r, const Layout& layout,
+                    const StageParameters& p, bool gradients_exist, PartSum& sum) {
+    const StackProfile& stack = scenario.stack;
+    const ShardDegrees ranks = shard_degrees(layout);
+    const bool fsdp = is_fsdp(stack, layout);
+    const bool split_weights = shards_parameters(layout) || fsdp;
+    const double parameters_here = on_device(layout.offload_parameters);
+    const double states_here = on_device(layout.offload_optimizer);
+    // 8-bit weights are two copies, row-wise and column-wise, in place of one of 16 bits (TE).
+    add_split(sum, TensorKind::weights, "weights", p.all, weight_size(r, stack) * parameters_here,
+              split_weights, ranks, "mem.weights");
+    if (stack.memory.sharded_fp32_parameters && !split_weights && r.master != r.parameter) {
+        add_split(sum, TensorKind::weights, "compute copy", p.all, bytes_per_element(r.parameter),
+                  false, ranks, "mem.weights");
+    }
+    add_frozen(r, layout, p.all, ranks, sum);
+    if (gradients_exist) {
+        add_split(sum, TensorKind::gradients, "gradients", p.all, bytes_per_element(r.gradient),
+                  shards_gradients(layout), ranks, "mem.gradients");
+        if (stack.states.bucket_copy && layout.dp > 1) {
+            add_split(sum, TensorKind::buckets, "bucket copies", p.all,
+                      bytes_per_element(r.parameter), false, ranks, "mem.bucket_copy");
+        }
+    }
+    const bool split_states = layout.shard != Shard::none && r.optimizer != OptimizerKind::muon;
+    if (has_master(r, stack)) {
+        add_split(sum, TensorKind::master_weights, "master weights", p.all,
+                  bytes_per_element(r.master) * states_here, split_states, ranks, "mem.master");
+    }
+    add_split(sum, TensorKind::optimizer_states, "moments", p.all, moment_bytes(r) * states_here,
+              split_states, ranks, "mem.moments");
+    if (stack.tensors.weight_gradient_placeholder && stack.tensors.fused_weight_gradient) {
+        sum.add_elements(TensorKind::workspace, "placeholder gradients", p.placeholders,
+                         bytes_per_element(r.parameter), 1.0, "mem.placeholders");
+    }
+}
+
+double offloaded_bytes(const Resolved& r, const StackProfile& stack, const Layout& layout,
+                       const StageParameters& p) {
+    const ShardDegrees ranks = shard_degrees(layout);
+    const auto split = [&](bool splits) {
+        return splits ? p.all.dense / ranks.dense + p.all.expert / ranks.expert : p.all.trained();
+    };
+    const double states = has_master(r, stack) ? bytes_per_element(r.master) + moment_bytes(r)
+                                               : moment_bytes(r);
+    // The host steps on fp32 gradients of its own.
+    return (1.0 - on_device(layout.offload_optimizer)) * (states + 4.0) *
+               split(layout.shard != Shard::none) +
+           (1.0 - on_device(layout.offload_parameters)) * weight_size(r, stack) *
+               split(shards_parameters(layout) || is_fsdp(stack, layout));
+}
+
+void add_gathered_units(const Resolved& r, const StackProfile& stack, const Layout& layout,
+                        const StageParameters& p, UnitPhase phase, PartSum& sum) {
+    const double size = bytes_per_element(r.parameter);
+    const double bucket = stack.memory.bucket_bytes.value;
+    const auto kind = TensorKind::gathered_weights;
+    if (!is_fsdp(stack, layout)) {
+        if (shards_parameters(layout)) {
+            // DeepSpeed: the unit in use, the next one, and two flat buckets
+            const double unit = p.largest_block.trained() + p.largest_block.frozen;
+            sum.add_elements(kind, "gathered units", 2.0 * unit, size, 1.0, "mem.zero3_units");
+            sum.add(TensorKind::buckets, "gather and reduce buckets", 2.0 * bucket,
+                    "mem.zero_buckets");
+        } else if (shards_gradients(layout) && phase == UnitPhase::backward) {
+            sum.add(TensorKind::buckets, "reduce buckets", 2.0 * bucket, "mem.zero_buckets");
+        }
+        return;
+    }
+    const double wraps = layout.wrap == WrapUnit::model        ? std::max(1.0, p.blocks)
+                         : layout.wrap == WrapUnit::four_blocks ? 4.0
+                         : layout.wrap == WrapUnit::two_blocks  ? 2.0
+                                                                : 1.0;
+    const double unit =
+        std::min(wraps, std::max(1.0, p.blocks)) * (p.largest_block.trained() + p.largest_block.frozen);
+    const double root = p.root.trained() + p.root.frozen;
+    sum.add_elements(kind, "root unit", root, size, 1.0, "mem.fsdp_root");
+    const bool stays = layout.shard == Shard::optimizer_gradients || !layout.reshard;
+    const double ahead = layout.prefetch;
+    if (stays) {
+        sum.add_elements(kind, "units kept until backward", p.blocks * unit / wraps, size, 1.0,
+                         "mem.fsdp_units");
+    } else if (phase == UnitPhase::loss) {
+        sum.add_elements(kind, "last unit", unit, size, 1.0, "mem.fsdp_units");
+    } else {
+        sum.add_elements(kind, "running and prefetched units", (1.0 + ahead) * unit, size, 1.0,
+                         "mem.fsdp_units");
+        // all-gather lands in a flat buffer before it is copied out
+        sum.add_elements(TensorKind::buckets, "gather buffer", std::min(1.0, ahead) * unit, size,
+                         1.0, "mem.fsdp_gather");
+    }
+    if (phase == UnitPhase::backward) {
+        const double trained = unit * (p.largest_block.trained() > 0.0
+                                           ? p.largest_block.trained() /
+                                                 (p.largest_block.trained() + p.largest_block.frozen)
+                                           : 0.0);
+        sum.add_elements(TensorKind::gradients, "unsharded gradient of a unit", trained, size, 1.0,
+                         "mem.fsdp_gradient");
+        sum.add_elements(TensorKind::buckets, "reduce-scatter input", trained,
+                         bytes_per_element(r.gradient), 1.0, "mem.fsdp_reduce");
+        sum.add_elements(TensorKind::gradients, "root gradient", p.root_gradient, size, 1.0,
+                         "mem.fsdp_root_gradient");
+    }
+}
+
+void add_step_temporaries(const Resolved& r, const StackProfile& stack, const Layout& layout,
+                          const StageParameters& p, PartSum& sum) {
+    const ShardDegrees ranks = shard_degrees(layout);
+    const bool split = layout.shard != Shard::none;
+    const auto kind = TensorKind::temporaries;
+    const double shard = split ? p.all.dense / ranks.dense + p.all.expert / ranks.expert
+                               : p.all.trained();
+    const bool upcasts =
+        stack.states.fp32_gradient_on_step && bytes_per_element(r.gradient) < 4.0;
+    const double stepping = shard * ((upcasts ? 4.0 : 0.0) +
+                                     (stack.states.foreach_temporary ? bytes_per_element(r.master)
+                                                                     : 0.0));
+    double flat = 0.0;
+    if (stack.states.flat_reduction && layout.dp > 1) {
+        const double bucket = stack.memory.bucket_bytes.value / bytes_per_element(r.gradient) +
+                              std::max(p.root.dense, p.largest_block.dense);
+        flat = std::min(p.all.trained(), bucket) * (bytes_per_element(r.gradient) + 4.0);
+    }
+    // The reduction is over before the update begins.
+    if (flat > stepping) {
+        sum.add(kind, "flat bucket and its fp32 copy", flat, "mem.flat_reduction");
+        return;
+    }
+    sum.add_elements(kind, "fp32 gradients", shard, upcasts ? 4.0 : 0.0, 1.0, "mem.step_gradient");
+    sum.add_elements(kind, "optimizer temporary", shard,
+                     stack.states.foreach_temporary ? bytes_per_element(r.master) : 0.0, 1.0,
+                     "mem.step_foreach");
+}
+
+} // namespace shardplan::sim

@@ -1,0 +1,71 @@
+#include "simulator/schedule/bubble.hpp"
+
+#include <algorithm>
+
+namespace shardplan::sim {
+
+namespace {
+
+/// What a stage that is not the slowest adds to the fill and drain of the pipeline.
+double share_of(ScheduleKind schedule, const StagePass& s, double chunks) {
+    const double f = s.forward.value();
+    const double b = s.backward_input.value();
+    const double w = s.backward_weight.value();
+    switch (schedule) {
+        case ScheduleKind::gpipe:
+        case ScheduleKind::one_f_one_b: return f + b + w;
+        case ScheduleKind::interleaved: return (f + b + w) / chunks;
+        case ScheduleKind::zb_h1: return std::max(0.0, f + b - w);
+        case ScheduleKind::zb_h2: return std::max(0.0, f + b - 2.0 * w);
+        case ScheduleKind::zb_v: return std::max(0.0, f + b - 2.0 * w) / 2.0;
+        case ScheduleKind::dual_pipe: return 0.0;
+    }
+    return f + b + w;
+}
+
+/// Waiting that depends on the whole pipeline and is not a sum over stages.
+double common_share(ScheduleKind schedule, const StagePass& slowest, std::int64_t stages,
+                    std::int64_t micro_batches, std::int64_t chunks) {
+    const auto p = static_cast<double>(stages);
+    if (schedule == ScheduleKind::interleaved) {
+        const std::int64_t left = micro_batches % stages;
+        if (left == 0) return 0.0;
+        const double chunk = slowest.total().value() / static_cast<double>(chunks);
+        return static_cast<double>(chunks - 1) * static_cast<double>(stages - left) * chunk;
+    }
+    if (schedule == ScheduleKind::dual_pipe) {
+        const double f = slowest.forward.value();
+        const double b = slowest.backward_input.value();
+        const double w = slowest.backward_weight.value();
+        return std::max(0.0, p / 2.0 - 1.0) * std::max(0.0, f + 2.0 * b - w);
+    }
+    return 0.0;
+}
+
+}  // namespace
+
+PipelineTime pipeline_time(ScheduleKind schedule, const std::vector<StagePass>& stages,
+                           std::int64_t micro_batches, std::int64_t chunks) {
+    PipelineTime out;
+    if (stages.empty()) return out;
+    std::size_t slowest = 0;
+    for (std::size_t i = 1; i < stages.size(); ++i) {
+        if (stages[i].total() > stages[slowest].total()) slowest = i;
+    }
+    out.slowest_stage = static_cast<std::int64_t>(slowest);
+    double bubble = 0.0;
+    const auto v = static_cast<double>(std::max<std::int64_t>(1, chunks));
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+        if (i != slowest) bubble += share_of(schedule, stages[i], v);
+    }
+    const auto p = static_cast<std::int64_t>(stages.size());
+    if (p > 1) {
+        bubble += common_share(schedule, stages[slowest], p, micro_batches,
+                               std::max<std::int64_t>(1, chunks));
+    }
+    out.bubble = Seconds(bubble);
+    out.total = static_cast<double>(micro_batches) * stages[slowest].total() + out.bubble;
+    return out;
+}
+
+}  // namespace shardplan::sim

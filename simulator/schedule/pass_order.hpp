@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "simulator/spec/layout.hpp"
+
+namespace shardplan::sim {
+
+/// One forward or backward pass of a micro-batch through one chunk of a stage.
+struct Pass {
+    bool forward = true;
+    std::int64_t chunk = 0;
+    std::int64_t micro_batch = 0;
+
+    friend bool operator==(const Pass&, const Pass&) = default;
+};
+
+/// The passes of one stage in the order they start. Orders: GPipe (Huang et al. 2019), 1F1B
+/// (Narayanan et al. 2019), interleaved 1F1B in groups of pp micro-batches (Narayanan et al. 2021,
+/// Megatron-LM), ZB-H1 and ZB-H2 (Qi et al. 2023; the weight passes hold no activations of their
+/// own here), ZB-V and DualPipe as two chunks of which the second runs back through the stages.
+/// With chunks = 1, `interleaved` is 1F1B.
+std::vector<Pass> pass_order(ScheduleKind kind, std::int64_t pp, std::int64_t stage,
+                             std::int64_t chunks, std::int64_t micro_batches);
+
+/// The fewest micro-batches that show every live set the order of `micro_batches` passes reaches:
+/// a steady state repeats itself, so memory need not replay all of it.
+std::int64_t representative_micro_batches(ScheduleKind kind, std::int64_t pp,
+                                          std::int64_t micro_batches);
+
+} // namespace shardplan::sim

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "simulator/spec/stack.hpp"
+
+namespace shardplan::sim {
+
+/// Changes the rules and formats of a profile to what it does with `feature` on.
+void apply_rules_of(Feature feature, StackProfile& stack);
+
+} // namespace shardplan::sim
