@@ -84,7 +84,16 @@ sim::Status add_fabric(const sim::RunCluster& c, sim::Cluster& cluster, Notes& n
     return sim::Done{};
 }
 
-/// Attention kernels in a stack profile after features were added.
+/// Layers whose attention without a fused kernel still has Megatron's scale-mask-softmax kernel: the
+/// "unfused" back ends of Transformer Engine (attention.py, UnfusedDotProductAttention) and of
+/// Megatron Core's own layers (dot_product_attention.py) both call FusedScaleMaskSoftmax.
+bool softmax_is_one_kernel(const sim::StackProfile& profile) {
+    return sim::has_feature(profile, sim::Feature::fused_softmax) ||
+           sim::has_feature(profile, sim::Feature::te) ||
+           sim::has_feature(profile, sim::Feature::local_impl);
+}
+
+/// Attention kernels that do not write the scores to memory.
 bool is_fused(sim::AttentionImpl attention) {
     return attention != sim::AttentionImpl::unfused &&
            attention != sim::AttentionImpl::fused_softmax;
@@ -169,12 +178,13 @@ sim::StackProfile stack_of(const sim::RunRecord& record, sim::StackProfile profi
         profile.attention = sim::AttentionImpl::flash_2;
         note(notes, "layout.flash_attention", "flash_2", "flash_attention is true");
     } else if (!*record.layout.flash_attention && is_fused(profile.attention)) {
-        profile.attention = sim::has_feature(profile, sim::Feature::fused_softmax) ||
-                                    sim::has_feature(profile, sim::Feature::te)
-                                ? sim::AttentionImpl::fused_softmax
-                                : sim::AttentionImpl::unfused;
-        note(notes, "layout.flash_attention", std::string(name_of(profile.attention)),
-             "flash_attention is false");
+        profile.attention = sim::AttentionImpl::unfused;
+        note(notes, "layout.flash_attention", "unfused", "flash_attention is false");
+    }
+    if (profile.attention == sim::AttentionImpl::unfused && softmax_is_one_kernel(profile)) {
+        profile.attention = sim::AttentionImpl::fused_softmax;
+        note(notes, "stack.features", "fused_softmax", "what this stack runs unfused",
+             "the softmax of its unfused attention is one kernel");
     }
     return profile;
 }

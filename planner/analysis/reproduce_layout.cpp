@@ -139,7 +139,7 @@ sim::Status set_degrees(const sim::RunRecord& record, sim::Layout& layout, Notes
             return status.error();
         }
     }
-    if (l.etp && (*l.etp < 1 || *l.etp > layout.tp)) {
+    if (l.etp && (*l.etp < 1 || *l.etp > std::numeric_limits<std::uint16_t>::max())) {
         return unusable("layout.etp", "layout.etp is " + std::to_string(*l.etp));
     }
     // Dense models carry etp 1 without meaning it.
@@ -252,7 +252,7 @@ std::optional<sim::StageMap> parse_partition(std::string_view text, std::int64_t
 }
 
 sim::Status set_pipeline(const sim::RunRecord& record, sim::Layout& layout,
-                         sim::LayoutTables& tables) {
+                         sim::LayoutTables& tables, Notes& notes) {
     const sim::RunLayout& l = record.layout;
     const std::string schedule = lower(l.schedule);
     const std::int64_t layers = record.model.layers.value_or(0);
@@ -269,11 +269,11 @@ sim::Status set_pipeline(const sim::RunRecord& record, sim::Layout& layout,
         layout.chunks = 1;
         layout.schedule = sim::ScheduleKind::one_f_one_b;
     }
-    if (std::int64_t{layout.pp} * layout.chunks > layers) {
+    if (layout.pp > layers) {
         return unusable("layout.pp", std::to_string(layers) + " layers on " +
-                                         std::to_string(layout.pp) + " stages of " +
-                                         std::to_string(layout.chunks) + " chunks");
+                                         std::to_string(layout.pp) + " stages");
     }
+    std::int64_t fewest = layers / layout.pp;
     if (l.stage_partition) {
         const auto map = parse_partition(*l.stage_partition, layers, layout.pp);
         if (!map) {
@@ -283,6 +283,17 @@ sim::Status set_pipeline(const sim::RunRecord& record, sim::Layout& layout,
                                 std::to_string(layout.pp) + " stages");
         }
         layout.stage_map = tables.intern(*map);
+        fewest = *std::min_element(map->layers.begin(), map->layers.end());
+    }
+    if (layout.chunks > fewest && fewest >= 1) {
+        // Where embedding and loss count as layers, a chunk may hold nothing else.
+        note(notes, "layout.vpp", std::to_string(fewest),
+             "reduced from " + std::to_string(layout.chunks),
+             "chunks without a layer are not estimated");
+        layout.chunks = static_cast<std::uint16_t>(fewest);
+        if (layout.chunks == 1) {
+            layout.schedule = sim::ScheduleKind::one_f_one_b;
+        }
     }
     return sim::Done{};
 }
@@ -379,7 +390,7 @@ Result<sim::Layout> layout_of(const sim::RunRecord& record, const sim::StackProf
     if (const auto status = set_recompute(record, layout, tables, notes); !status) {
         return status.error();
     }
-    if (const auto status = set_pipeline(record, layout, tables); !status) {
+    if (const auto status = set_pipeline(record, layout, tables, notes); !status) {
         return status.error();
     }
     if (const auto status = set_offload(record, layout); !status) {

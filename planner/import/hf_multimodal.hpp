@@ -12,7 +12,8 @@ namespace shardplan::plan::hf {
 struct TextPlace {
     std::vector<sim::JsonValue> objects; ///< from the root to the text config
     std::vector<std::string> keys;       ///< the steps between them
-    std::string model_type;              ///< stated, or what the files around it imply
+    std::string model_type;              ///< stated, or what the objects around it imply
+    std::string implied_by;              ///< the outer model_type it was taken from; empty: stated
 
     [[nodiscard]] const sim::JsonValue& object() const { return objects.back(); }
     /// "thinker_config.text_config."; empty at the root.

@@ -7,7 +7,8 @@ namespace shardplan::plan::hf {
 
 namespace {
 
-constexpr std::int64_t largest_size = std::int64_t{1} << 40;
+/// As the largest width of a model file.
+constexpr std::int64_t largest_size = std::int64_t{1} << 28;
 
 /// Cuts the text before the first `separator` off the front of `rest`.
 std::string_view next_piece(std::string_view& rest, char separator) {

@@ -48,7 +48,7 @@ double over_blocks(const ModelSpec& model, F of_kind) {
     return sum;
 }
 
-}  // namespace
+} // namespace
 
 Flops attention_forward_flops_per_step(const ModelSpec& model, const Resolved& r) {
     return Flops(static_cast<double>(r.global_batch) *
@@ -73,4 +73,4 @@ Flops model_flops_per_step(const ModelSpec& model, const Resolved& r) {
     return 3.0 * (block_forward_flops_per_step(model, r) + Flops(2.0 * tokens * head));
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

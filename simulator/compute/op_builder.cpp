@@ -19,27 +19,31 @@ ShardingKey sharding_of(const Layout& layout) {
 
 Fusion fusion_of(const StackProfile& stack) {
     const TensorRules& rules = stack.tensors;
-    const bool compiled = has_feature(stack, Feature::compile) || has_feature(stack, Feature::jax_xla);
     Fusion f;
-    f.elementwise = compiled || has_feature(stack, Feature::te) ||
-                    has_feature(stack, Feature::megatron_like) || rules.fused_elementwise;
+    f.elementwise = rules.fused_elementwise;
+    f.glu = rules.fused_elementwise || rules.fused_glu;
+    f.rope = rules.rope == RopeImpl::fused;
     f.norm = rules.norm == NormImpl::fused;
-    f.cross_entropy = rules.loss == LossImpl::fused || rules.loss == LossImpl::chunked;
-    f.chunked_loss = rules.loss == LossImpl::chunked;
     f.gradient_accumulation = rules.fused_weight_gradient;
+    // a compiler makes one kernel of the eager loss
+    f.loss = rules.loss == LossImpl::eager && has_feature(stack, Feature::compile) ? LossImpl::fused
+                                                                                   : rules.loss;
     return f;
 }
 
 Dtype activation_dtype(const Resolved& resolved) {
     switch (resolved.compute) {
         case Dtype::fp32:
-        case Dtype::tf32: return Dtype::fp32;
-        case Dtype::fp16: return Dtype::fp16;
+        case Dtype::tf32:
+            return Dtype::fp32;
+        case Dtype::fp16:
+            return Dtype::fp16;
         case Dtype::bf16:
         case Dtype::fp8:
         case Dtype::int8:
         case Dtype::fp4:
-        case Dtype::nf4: break;
+        case Dtype::nf4:
+            break;
     }
     return Dtype::bf16;
 }
@@ -126,8 +130,8 @@ void add_adapter(const OpContext& c, const LinearShape& s, double tokens, double
     const auto rank = static_cast<double>(c.resolved.method.rank);
     Op down;
     down.dtype = c.activation;
-    add_product(s.lora_down, tokens, rank, in, down);
-    down.weights = in * rank;
+    add_product(s.lora_down, tokens, rank * s.maps, in, down);
+    down.weights = in * rank * s.maps;
     down.weight_bytes = down.weights * c.element;
     Op up;
     up.dtype = c.activation;
@@ -143,7 +147,7 @@ void add_adapter(const OpContext& c, const LinearShape& s, double tokens, double
     out.push_back(std::move(up));
 }
 
-}  // namespace
+} // namespace
 
 void add_linear(const OpContext& c, const LinearShape& s, OpList& out) {
     const double tp = c.key.tp;
@@ -235,10 +239,10 @@ void add_rope(const OpContext& c, double width, OpList& out) {
     op.kind = OpKind::rope;
     op.name = "rope";
     op.dtype = c.activation;
-    const double passes = c.fusion.elementwise ? 1.0 : c.passes;
+    const double passes = c.fusion.rope ? 1.0 : c.passes;
     op.traffic_forward = passes * 2.0 * bytes;
     op.traffic_backward = passes * 2.0 * bytes;
-    op.kernels_forward = c.fusion.elementwise ? 2 : 10;
+    op.kernels_forward = c.fusion.rope ? 2 : 10;
     op.kernels_backward = op.kernels_forward;
     out.push_back(std::move(op));
 }
@@ -246,7 +250,8 @@ void add_rope(const OpContext& c, double width, OpList& out) {
 void add_activation(const OpContext& c, std::string_view name, const Ffn& ffn, double tokens,
                     double width, OpList& out) {
     const double bytes = tokens * width * c.element;
-    const double passes = c.fusion.elementwise ? 1.0 : c.passes;
+    const bool fused = ffn.gated ? c.fusion.glu : c.fusion.elementwise;
+    const double passes = fused ? 1.0 : c.passes;
     Op op;
     op.kind = OpKind::activation;
     op.name = name;
@@ -254,16 +259,16 @@ void add_activation(const OpContext& c, std::string_view name, const Ffn& ffn, d
     const double inputs = ffn.gated ? 2.0 : 1.0;
     op.traffic_forward = passes * (inputs + 1.0) * bytes;
     op.traffic_backward = passes * (2.0 * inputs + 1.0) * bytes;
-    op.kernels_forward = c.fusion.elementwise ? 1 : (ffn.gated ? 2 : 1) + (ffn.bias ? 1 : 0);
-    op.kernels_backward = c.fusion.elementwise ? 1 : (ffn.gated ? 4 : 2);
+    op.kernels_forward = fused ? 1 : (ffn.gated ? 2 : 1) + (ffn.bias ? 1 : 0);
+    op.kernels_backward = fused ? 1 : (ffn.gated ? 4 : 2);
     out.push_back(std::move(op));
 }
 
 double causal_pairs(const Resolved& resolved, std::int64_t micro_batch, std::int64_t window) {
     const auto samples = static_cast<double>(micro_batch);
     const auto sequence = static_cast<double>(resolved.sequence);
-    const double square = resolved.sequence_mean_square > 0.0 ? resolved.sequence_mean_square
-                                                               : sequence * sequence;
+    const double square =
+        resolved.sequence_mean_square > 0.0 ? resolved.sequence_mean_square : sequence * sequence;
     const auto seen = static_cast<double>(window);
     if (window > 0 && seen < sequence) {
         // the first w queries see on average w / 2 keys, the others w
@@ -272,4 +277,4 @@ double causal_pairs(const Resolved& resolved, std::int64_t micro_batch, std::int
     return samples * square / 2.0;
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

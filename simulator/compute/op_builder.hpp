@@ -8,13 +8,14 @@
 /// Private to the op_list files: what the operators of blocks, embedding and head have in common.
 namespace shardplan::sim {
 
-/// Whether a stack runs groups of element-wise operators as one kernel.
+/// Which groups of memory-bound operators a stack runs as one kernel each, from its TensorRules.
 struct Fusion {
-    bool elementwise = false; ///< bias + activation, bias + dropout + add, rope
-    bool norm = false;        ///< root-mean-square norm as one kernel (layer norm always is)
-    bool cross_entropy = false;
-    bool chunked_loss = false;
+    bool elementwise = false; ///< bias + activation, bias + dropout + add
+    bool glu = false;         ///< both inputs of a gated product
+    bool rope = false;
+    bool norm = false;                  ///< root-mean-square norm (layer norm always is)
     bool gradient_accumulation = false; ///< weight gradients are added inside the product
+    LossImpl loss = LossImpl::eager;
 };
 Fusion fusion_of(const StackProfile& stack);
 
@@ -32,8 +33,8 @@ struct OpContext {
     double tokens = 0.0;       ///< of a tensor-parallel group: micro-batch x sequence / cp
     double local_tokens = 0.0; ///< on one rank outside the split layers: / tp with sp
     Dtype activation = Dtype::bf16;
-    double element = 2.0;      ///< bytes of one activation element
-    double passes = 1.0;       ///< traffic of unfused over fused element-wise work
+    double element = 2.0; ///< bytes of one activation element
+    double passes = 1.0;  ///< traffic of unfused over fused element-wise work
 };
 OpContext op_context(const ModelSpec& model, const Resolved& resolved, const StackProfile& stack,
                      const ShardingKey& key, std::int64_t hidden);
@@ -51,13 +52,15 @@ struct LinearShape {
     std::string_view lora_down; ///< names of its adapter's operators; empty: never adapted
     std::string_view lora_up;
     Split split = Split::column;
-    double in = 0.0;      ///< elements, whole
-    double out = 0.0;     ///< elements, whole
-    double out_local = 0.0; ///< elements on one rank if not out / tp (replicated KV heads); 0 = that
+    double in = 0.0;  ///< elements, whole
+    double out = 0.0; ///< elements, whole
+    double out_local =
+        0.0; ///< elements on one rank if not out / tp (replicated KV heads); 0 = that
     bool bias = false;
     bool gathers_input = true; ///< false: another operator has gathered or reduces it
     bool reduces_output = true;
-    bool attention = false;    ///< belongs to the attention half (adapter targets)
+    bool attention = false; ///< belongs to the attention half (adapter targets)
+    double maps = 1.0;  ///< maps of the input that run as one product; adapters have one pair each
     bool narrow = true; ///< false: stays in 16 bits where the others run in 8 or 4 (router, head)
 };
 

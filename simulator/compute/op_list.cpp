@@ -7,8 +7,7 @@
 namespace shardplan::sim {
 
 OpList block_ops(const BlockKind& kind, std::int64_t hidden, const ModelSpec& model,
-                 const Resolved& resolved, const StackProfile& stack,
-                 const ShardingKey& sharding) {
+                 const Resolved& resolved, const StackProfile& stack, const ShardingKey& sharding) {
     const OpContext c = op_context(model, resolved, stack, sharding, hidden);
     const Norms& n = kind.norms;
     const auto norm = [&](std::string_view name, OpList& out) {
@@ -51,14 +50,16 @@ Op table_op(const OpContext& c, double width) {
     op.name = "token_table";
     op.dtype = c.activation;
     op.frozen = c.resolved.method.kind != MethodKind::full;
-    op.traffic_forward = 2.0 * bytes + (learned ? 3.0 * bytes : 0.0) + (tp > 1.0 ? 2.0 * bytes : 0.0);
+    op.traffic_forward =
+        2.0 * bytes + (learned ? 3.0 * bytes : 0.0) + (tp > 1.0 ? 2.0 * bytes : 0.0);
     op.kernels_forward = 1 + (learned ? 2 : 0) + (tp > 1.0 ? 3 : 0);
     const double positions = static_cast<double>(e.position_rows * c.hidden);
     op.weights = rows * width + positions;
     op.weight_bytes = op.weights * bytes_per_element(c.resolved.parameter);
     if (!op.frozen) {
         // rows are read, added to and written in the gradient's format
-        op.traffic_backward = bytes + 2.0 * c.tokens * width * bytes_per_element(c.resolved.gradient);
+        op.traffic_backward =
+            bytes + 2.0 * c.tokens * width * bytes_per_element(c.resolved.gradient);
         op.kernels_backward = 2 + (learned ? 1 : 0);
     }
     if (c.key.tp > 1) {
@@ -80,18 +81,36 @@ Op loss_op(const OpContext& c, double columns) {
     op.kind = OpKind::loss;
     op.name = "cross_entropy";
     op.dtype = Dtype::fp32;
-    if (c.fusion.cross_entropy) {
-        op.traffic_forward = 2.0 * e * scores;
-        op.traffic_backward = 2.0 * e * scores;
-        op.kernels_forward = 2;
-        op.kernels_backward = 1;
-    } else {
-        // copy in 32 bits; maximum; subtraction; exponential and sum; division by the sum
-        op.traffic_forward = (e + 4.0 + 4.0 + 8.0 + 12.0 + 8.0) * scores;
-        // softmax minus target in place, scaling, conversion
-        op.traffic_backward = (8.0 + 8.0 + 4.0 + e) * scores;
-        op.kernels_forward = 9;
-        op.kernels_backward = 4;
+    switch (c.fusion.loss) {
+        case LossImpl::fused:
+            // logits in, their gradient out, once for the sums and once for the values
+            op.traffic_forward = 2.0 * e * scores;
+            op.traffic_backward = 2.0 * e * scores;
+            op.kernels_forward = 2;
+            op.kernels_backward = 1;
+            break;
+        case LossImpl::vocab_parallel:
+            // copy in 32 bits; maximum; subtraction; exponential and sum; division by the sum
+            op.traffic_forward = (e + 4.0 + 4.0 + 8.0 + 12.0 + 8.0) * scores;
+            // softmax minus target in place, scaling, conversion
+            op.traffic_backward = (8.0 + 4.0 + e) * scores;
+            op.kernels_forward = 9;
+            op.kernels_backward = 4;
+            break;
+        case LossImpl::eager:
+        case LossImpl::chunked:
+            // copy in 32 bits; log-softmax in two readings and one writing
+            op.traffic_forward = (e + 4.0 + 12.0) * scores;
+            // gradient of the selected score in a field of zeros; of log-softmax; conversion
+            op.traffic_backward = (4.0 + 12.0 + 4.0 + e) * scores;
+            op.kernels_forward = 4;
+            op.kernels_backward = 4;
+            break;
+    }
+    if (c.key.tp > 1 && !c.stack.tensors.vocab_parallel_loss) {
+        const double whole = e * scores; // every rank computes the whole loss
+        op.comm_forward.push_back({Group::tp, Collective::all_gather, whole, 1});
+        return op;
     }
     if (c.key.tp > 1) {
         op.comm_forward.push_back({Group::tp, Collective::all_reduce, 4.0 * c.tokens, 3});
@@ -99,7 +118,7 @@ Op loss_op(const OpContext& c, double columns) {
     return op;
 }
 
-}  // namespace
+} // namespace
 
 OpList embedding_ops(const ModelSpec& model, const Resolved& resolved, const StackProfile& stack,
                      const ShardingKey& sharding) {
@@ -168,9 +187,10 @@ OpList head_ops(const ModelSpec& model, const Resolved& resolved, const StackPro
     op.kind = OpKind::head;
     // the output table stays in 16 bits where the blocks' weights are stored in 4
     op.weight_bytes = op.weights * bytes_per_element(c.activation);
-    out.push_back(loss_op(c, vocab / sharding.tp));
+    const bool split = stack.tensors.vocab_parallel_loss;
+    out.push_back(loss_op(c, split ? vocab / sharding.tp : vocab));
     set_end_memory(c, out);
     return out;
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

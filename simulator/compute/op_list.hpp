@@ -76,18 +76,18 @@ struct Op {
     /// Forward product of linear kinds. Attention: queries x keys x head dimension of one
     /// sequence and head, `count` sequences x heads.
     Gemm gemm;
-    Dtype dtype = Dtype::bf16; ///< format its products run in
-    bool frozen = false;       ///< no gradient of its weights (adapters train instead)
-    double flops_forward = 0.0;  ///< matrix and score products that the kernel really does
-    double flops_backward = 0.0; ///< gradients of inputs and weights
-    double traffic_forward = 0.0;  ///< bytes moved by memory-bound work
+    Dtype dtype = Dtype::bf16;    ///< format its products run in
+    bool frozen = false;          ///< no gradient of its weights (adapters train instead)
+    double flops_forward = 0.0;   ///< matrix and score products that the kernel really does
+    double flops_backward = 0.0;  ///< gradients of inputs and weights
+    double traffic_forward = 0.0; ///< bytes moved by memory-bound work
     double traffic_backward = 0.0;
     /// Kernels at the best fusion the stack's features allow; a grouped_linear with more than one
     /// runs its experts one after the other.
     std::int32_t kernels_forward = 0;
     std::int32_t kernels_backward = 0;
-    double weights = 0.0;           ///< parameters of this operator on the rank
-    double weight_bytes = 0.0;      ///< of them, in the format they are stored in for computing
+    double weights = 0.0;      ///< parameters of this operator on the rank
+    double weight_bytes = 0.0; ///< of them, in the format they are stored in for computing
     std::vector<StoredTensor> stored;
     double transient_forward = 0.0;  ///< bytes alive only inside the forward, outputs included
     double transient_backward = 0.0; ///< gradients and workspaces alive only inside the backward

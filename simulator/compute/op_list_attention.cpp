@@ -33,7 +33,8 @@ void add_context_comm(const OpContext& c, double q_width, double kv_width, doubl
             op.comm_backward.push_back({Group::cp, Collective::all_gather, cp * kv_block, 1});
             op.comm_backward.push_back({Group::cp, Collective::reduce_scatter, cp * kv_block, 1});
             return;
-        case CpKind::all_to_all: break;
+        case CpKind::all_to_all:
+            break;
     }
     const double in = c.tokens * (q_width + kv_width) * c.element;
     const double out = c.tokens * out_width * c.element;
@@ -113,6 +114,7 @@ void add_plain_attention(const OpContext& c, const Attention& a, bool reduces, O
     qkv.out = q_width + static_cast<double>(a.kv_heads) * (qk + v);
     qkv.out_local = q_width / tp + kv_local;
     qkv.bias = a.qkv_bias;
+    qkv.maps = 3.0;
     qkv.attention = true;
     add_linear(c, qkv, out);
     const double q_local = local_heads(a.heads, tp) * qk;
@@ -121,8 +123,7 @@ void add_plain_attention(const OpContext& c, const Attention& a, bool reduces, O
         add_norm(c, "qk_norm", NormKind::rmsnorm, true, false, c.tokens, width, out);
         // weights: one head's worth, or the width of the split projection
         out.back().weights = a.qk_norm == QkNorm::per_head ? 2.0 * qk : width;
-        out.back().weight_bytes =
-            out.back().weights * bytes_per_element(c.resolved.parameter);
+        out.back().weight_bytes = out.back().weights * bytes_per_element(c.resolved.parameter);
     }
     if (a.rope_dim > 0 && c.model.embedding.positions == Positions::rope) {
         add_rope(c, q_local + kv_heads * qk, out);
@@ -194,7 +195,7 @@ void add_latent_attention(const OpContext& c, const Attention& a, bool reduces, 
     add_linear(c, proj, out);
 }
 
-}  // namespace
+} // namespace
 
 void add_attention(const OpContext& c, const BlockKind& kind, OpList& out) {
     const Attention& a = kind.attention;
@@ -202,12 +203,17 @@ void add_attention(const OpContext& c, const BlockKind& kind, OpList& out) {
     const bool reduces = !(kind.norms.parallel && kind.ffn.kind == FfnKind::dense);
     switch (a.kind) {
         case AttentionKind::mha:
-        case AttentionKind::gqa: add_plain_attention(c, a, reduces, out); return;
-        case AttentionKind::mla: add_latent_attention(c, a, reduces, out); return;
+        case AttentionKind::gqa:
+            add_plain_attention(c, a, reduces, out);
+            return;
+        case AttentionKind::mla:
+            add_latent_attention(c, a, reduces, out);
+            return;
         case AttentionKind::linear: // held and refused by name
         case AttentionKind::ssm:
-        case AttentionKind::none: return;
+        case AttentionKind::none:
+            return;
     }
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

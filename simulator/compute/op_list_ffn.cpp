@@ -10,12 +10,12 @@ namespace {
 struct DenseNames {
     std::string_view up, up_lora_down, up_lora_up, activation, down, down_lora_down, down_lora_up;
 };
-constexpr DenseNames dense_names = {"mlp_up",   "mlp_up_lora_down",   "mlp_up_lora_up",
-                                    "mlp_activation", "mlp_down", "mlp_down_lora_down",
+constexpr DenseNames dense_names = {"mlp_up",          "mlp_up_lora_down", "mlp_up_lora_up",
+                                    "mlp_activation",  "mlp_down",         "mlp_down_lora_down",
                                     "mlp_down_lora_up"};
-constexpr DenseNames shared_names = {"shared_up",   "shared_up_lora_down",   "shared_up_lora_up",
-                                     "shared_activation", "shared_down", "shared_down_lora_down",
-                                     "shared_down_lora_up"};
+constexpr DenseNames shared_names = {
+    "shared_up",   "shared_up_lora_down",   "shared_up_lora_up",  "shared_activation",
+    "shared_down", "shared_down_lora_down", "shared_down_lora_up"};
 
 void add_dense(const OpContext& c, const Ffn& f, std::int64_t width, const DenseNames& names,
                bool shares_gather, OpList& out) {
@@ -25,6 +25,7 @@ void add_dense(const OpContext& c, const Ffn& f, std::int64_t width, const Dense
     up.in = hidden;
     up.out = inner * (f.gated ? 2.0 : 1.0);
     up.bias = f.bias;
+    up.maps = f.gated ? 2.0 : 1.0;
     up.gathers_input = !shares_gather;
     add_linear(c, up, out);
     add_activation(c, names.activation, f, c.tokens, inner / c.key.tp, out);
@@ -116,10 +117,8 @@ void add_combine(const OpContext& c, const RoutedTokens& routed, OpList& out) {
 /// One map of all experts on the rank.
 void add_grouped(const OpContext& c, const Ffn& f, std::string_view name, double tokens, double n,
                  double k, OpList& out) {
-    const auto local =
-        std::max<std::int64_t>(1, f.experts / std::max<std::int64_t>(1, c.key.ep));
-    const auto rows = static_cast<std::int64_t>(
-        std::max(1.0, tokens / static_cast<double>(local)));
+    const auto local = std::max<std::int64_t>(1, f.experts / std::max<std::int64_t>(1, c.key.ep));
+    const auto rows = static_cast<std::int64_t>(std::max(1.0, tokens / static_cast<double>(local)));
     const bool grouped =
         has_feature(c.stack, Feature::grouped_gemm) || has_feature(c.stack, Feature::te);
     Op op;
@@ -142,8 +141,7 @@ void add_grouped(const OpContext& c, const Ffn& f, std::string_view name, double
         op.traffic_backward += tokens * n * (c.element + 2.0 * narrow);
     }
     if (!op.frozen && !c.fusion.gradient_accumulation) {
-        op.traffic_backward +=
-            weights * (c.element + 2.0 * bytes_per_element(c.resolved.gradient));
+        op.traffic_backward += weights * (c.element + 2.0 * bytes_per_element(c.resolved.gradient));
     }
     out.push_back(std::move(op));
 }
@@ -160,7 +158,7 @@ void add_experts(const OpContext& c, const Ffn& f, OpList& out) {
     add_combine(c, routed, out);
 }
 
-}  // namespace
+} // namespace
 
 RoutedTokens routed_tokens(const OpContext& c, const Ffn& f) {
     const double load =
@@ -200,8 +198,9 @@ void add_ffn(const OpContext& c, const BlockKind& kind, OpList& out) {
             add_linear(c, map, out);
             return;
         }
-        case FfnKind::none: return;
+        case FfnKind::none:
+            return;
     }
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

@@ -11,9 +11,8 @@ namespace {
 
 std::string lower(std::string_view text) {
     std::string out(text);
-    std::transform(out.begin(), out.end(), out.begin(), [](unsigned char ch) {
-        return static_cast<char>(std::tolower(ch));
-    });
+    std::transform(out.begin(), out.end(), out.begin(),
+                   [](unsigned char ch) { return static_cast<char>(std::tolower(ch)); });
     return out;
 }
 
@@ -33,6 +32,14 @@ constexpr std::array<ArchTile, 8> arch_tiles = {{
     {"cdna2", {256, 128, 32, 2}},
 }};
 
+/// FlashAttention 1 and 2 issue matrix instructions per warp; those of Hopper that reach the peak
+/// work on four warps. Source: Luo et al. 2024 (arXiv 2402.13499): 62.9 % with the older ones.
+double instruction_share(const std::string& arch, AttentionImpl impl) {
+    const bool per_warp = impl == AttentionImpl::flash_1 || impl == AttentionImpl::flash_2;
+    constexpr double share_on_hopper = 0.629;
+    return per_warp && arch.find("hopper") != std::string::npos ? share_on_hopper : 1.0;
+}
+
 double rate_or_zero(const Device& device, Dtype dtype) {
     const auto it = device.peak_dense.find(std::string(name_of(dtype)));
     return it == device.peak_dense.end() ? 0.0 : it->second.value();
@@ -47,14 +54,14 @@ double tiled_seconds(const ComputeRates& r, double peak, const Gemm& g, bool tog
     const auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
     const std::int64_t tiles = ceil_div(g.m, bm) * ceil_div(g.n, bn);
     const std::int64_t in_flight = std::max<std::int64_t>(1, r.compute_units);
-    const std::int64_t waves = together ? ceil_div(tiles * g.count, in_flight)
-                                        : ceil_div(tiles, in_flight) * g.count;
+    const std::int64_t waves =
+        together ? ceil_div(tiles * g.count, in_flight) : ceil_div(tiles, in_flight) * g.count;
     const double fill = static_cast<double>(r.tile.m * r.tile.n * r.tile.k * r.tile.ahead);
     const double work = 2.0 * (static_cast<double>(bm * bn) * static_cast<double>(g.k) + fill);
     return static_cast<double>(waves) * work * static_cast<double>(in_flight) / peak;
 }
 
-}  // namespace
+} // namespace
 
 TileShape tile_of(const Device& device) {
     const std::string arch = lower(device.arch);
@@ -78,7 +85,8 @@ double peak_of(const Device& device, Dtype dtype) {
         case Dtype::fp8:
         case Dtype::int8:
         case Dtype::fp4:
-        case Dtype::nf4: break;
+        case Dtype::nf4:
+            break;
     }
     return rate_or_zero(device, Dtype::fp32);
 }
@@ -91,6 +99,7 @@ ComputeRates compute_rates(const Device& device, const StackProfile& stack,
     }
     r.gemm_efficiency = stack.time.gemm_efficiency.value;
     r.attention_efficiency = stack.time.attention_efficiency.value;
+    r.attention_share = instruction_share(lower(device.arch), resolved.attention);
     const LinkBandwidth& memory = device.memory_bandwidth;
     r.memory_rate = memory.measured ? memory.measured->value()
                                     : memory.physical.value() * stack.time.memory_efficiency.value;
@@ -124,7 +133,8 @@ double gemm_seconds(const ComputeRates& r, Dtype dtype, const Gemm& g, bool toge
         // Libraries pick narrower tiles where wide ones leave units idle.
         compute = tiled_seconds(r, peak, g, together, r.tile.m, r.tile.n);
         compute = std::min(compute, tiled_seconds(r, peak, g, together, r.tile.m, r.tile.n / 2));
-        compute = std::min(compute, tiled_seconds(r, peak, g, together, r.tile.m / 2, r.tile.n / 2));
+        compute =
+            std::min(compute, tiled_seconds(r, peak, g, together, r.tile.m / 2, r.tile.n / 2));
     } else {
         compute = 2.0 * m * n * k * count / peak;
     }
@@ -137,25 +147,30 @@ namespace {
 
 /// Fused attention. Per (query, key) pair the forward does 4 d flops and one exponential; special
 /// function units do an exponential in the time the matrix units do about as many flops as a head
-/// of 32 has per pair, which is why small heads are slow. Blocks on the diagonal are computed
-/// whole, and a kernel starts with one block of loads.
+/// of 32 has per pair, which is why small heads are slow. Every block of queries pays for one block
+/// of keys more than it needs: the first loads, and on the diagonal the half that is masked.
 /// Source: Dao 2023 (arXiv 2307.08691), section 3; checked on its published charts.
 double attention_seconds(const ComputeRates& r, const Op& op, double flops) {
-    const double peak = r.peak[static_cast<std::size_t>(op.dtype)] * r.attention_efficiency;
+    const double peak =
+        r.peak[static_cast<std::size_t>(op.dtype)] * r.attention_efficiency * r.attention_share;
     if (peak <= 0.0 || flops <= 0.0) return 0.0;
     constexpr double exponential = 4.0 * 32.0;
     constexpr double block = 128.0;
     constexpr double reference_head = 128.0;
     const double head = static_cast<double>(std::max<std::int64_t>(1, op.gemm.k));
-    const double keys = static_cast<double>(std::max<std::int64_t>(1, op.gemm.n));
+    const double queries =
+        static_cast<double>(std::max<std::int64_t>(1, op.gemm.m * op.gemm.count));
+    // keys that a query sees on average: half of the sequence under a causal mask, fewer in a
+    // window
+    const double keys = std::max(1.0, op.flops_forward / (4.0 * queries * head));
     // the stated efficiency holds for heads of 128, the flops-per-pair of this head scale it
-    const double head_factor = (1.0 + exponential / (4.0 * head)) /
-                               (1.0 + exponential / (4.0 * reference_head));
+    const double head_factor =
+        (1.0 + exponential / (4.0 * head)) / (1.0 + exponential / (4.0 * reference_head));
     const double edge_factor = 1.0 + block / keys;
     return flops / peak * head_factor * edge_factor;
 }
 
-}  // namespace
+} // namespace
 
 OpCost op_cost(const Op& op, const ComputeRates& r) {
     OpCost cost;
@@ -163,13 +178,13 @@ OpCost op_cost(const Op& op, const ComputeRates& r) {
     cost.backward_input.kernels = op.kernels_backward;
     const double memory = r.memory_rate > 0.0 ? 1.0 / r.memory_rate : 0.0;
     if (op.kind == OpKind::attention) {
-        const bool fused = op.traffic_forward <
-                           2.0 * static_cast<double>(op.gemm.m * op.gemm.n * op.gemm.count);
+        const bool fused =
+            op.traffic_forward < 2.0 * static_cast<double>(op.gemm.m * op.gemm.n * op.gemm.count);
         if (fused) {
-            cost.forward.attention = std::max(attention_seconds(r, op, op.flops_forward),
-                                              op.traffic_forward * memory);
-            cost.backward_input.attention = std::max(attention_seconds(r, op, op.flops_backward),
-                                                     op.traffic_backward * memory);
+            cost.forward.attention =
+                std::max(attention_seconds(r, op, op.flops_forward), op.traffic_forward * memory);
+            cost.backward_input.attention =
+                std::max(attention_seconds(r, op, op.flops_backward), op.traffic_backward * memory);
             return cost;
         }
         // written out: batched products, and softmax as memory traffic
@@ -187,8 +202,8 @@ OpCost op_cost(const Op& op, const ComputeRates& r) {
     if (op.gemm.m <= 0) return cost;
     const double in = bytes_per_element(op.dtype);
     const double out = std::max(2.0, in);
-    const bool together = op.kind != OpKind::grouped_linear || op.kernels_forward == 1 ||
-                          op.gemm.count == 1;
+    const bool together =
+        op.kind != OpKind::grouped_linear || op.kernels_forward == 1 || op.gemm.count == 1;
     const Gemm& g = op.gemm;
     cost.forward.gemm = gemm_seconds(r, op.dtype, g, together, in, out);
     cost.backward_input.gemm =
@@ -203,4 +218,4 @@ OpCost op_cost(const Op& op, const ComputeRates& r) {
     return cost;
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

@@ -26,10 +26,12 @@ struct ComputeRates {
     std::array<double, EnumNames<Dtype>::names.size()> peak{}; ///< flops/s, dense; 0 = no such unit
     double gemm_efficiency = 1.0;
     double attention_efficiency = 1.0;
-    double memory_rate = 0.0;   ///< bytes/s of memory-bound kernels
+    double attention_share =
+        1.0;                  ///< of the matrix units' peak that the kernel's instructions reach
+    double memory_rate = 0.0; ///< bytes/s of memory-bound kernels
     std::int64_t compute_units = 0; ///< 0 = not known: no quantization
     TileShape tile;
-    double launch = 0.0;        ///< seconds per kernel; 0 with CUDA graphs
+    double launch = 0.0; ///< seconds per kernel; 0 with CUDA graphs
     double kernels_per_block = 0.0;
     bool fused_accumulation = false; ///< weight gradients are added inside the product
     double gradient_element = 4.0;   ///< bytes

@@ -32,10 +32,14 @@ GroupTraffic in_calls(const GroupPath& path, Collective op, double bytes, double
 /// Blocks that one gathered unit wraps.
 double blocks_per_unit(WrapUnit wrap, double blocks) {
     switch (wrap) {
-        case WrapUnit::block: return 1.0;
-        case WrapUnit::two_blocks: return 2.0;
-        case WrapUnit::four_blocks: return 4.0;
-        case WrapUnit::model: return std::max(1.0, blocks);
+        case WrapUnit::block:
+            return 1.0;
+        case WrapUnit::two_blocks:
+            return 2.0;
+        case WrapUnit::four_blocks:
+            return 4.0;
+        case WrapUnit::model:
+            return std::max(1.0, blocks);
     }
     return 1.0;
 }
@@ -62,8 +66,8 @@ struct Movement {
     [[nodiscard]] GroupTraffic gather(double calls) const {
         const bool quantized = c.resolved->method.kind == MethodKind::qlora;
         const double packed = quantized ? p.frozen_matrix : 0.0;
-        const double frozen = packed * bytes_per_element(Dtype::nf4) +
-                              (p.frozen - packed) * c.parameter_element;
+        const double frozen =
+            packed * bytes_per_element(Dtype::nf4) + (p.frozen - packed) * c.parameter_element;
         GroupTraffic t = in_calls(path_in(parts.paths, Group::shard), Collective::all_gather,
                                   p.dense * c.parameter_element + frozen, calls);
         t += expert(Collective::all_gather, c.parameter_element, calls);
@@ -81,7 +85,7 @@ GroupTraffic tied_table(const StepContext& c, const Layout& layout, const Layout
                     parts.parameters[head].trained() * c.gradient_element, 1.0);
 }
 
-}  // namespace
+} // namespace
 
 DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
                                     const LayoutParts& parts, const StageShape& shape,
@@ -100,8 +104,8 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
     if (layout.shard != Shard::none) {
         replicate = move.dense(Group::replica, Collective::all_reduce, g, buckets, split);
     }
-    const bool fsdp = c.scenario->stack.capabilities.fully_sharded &&
-                      layout.shard == Shard::optimizer_gradients;
+    const bool fsdp =
+        c.scenario->stack.capabilities.fully_sharded && layout.shard == Shard::optimizer_gradients;
     if (layout.shard == Shard::all || fsdp) {
         const double units =
             std::max(1.0, std::ceil(shape.blocks / blocks_per_unit(layout.wrap, shape.blocks)) +
@@ -168,7 +172,7 @@ double updated_parameters(const RankParameters& p, const ShardDegrees& split) {
     return p.dense / split.dense + p.expert / split.expert;
 }
 
-}  // namespace
+} // namespace
 
 double optimizer_seconds(const StepContext& c, const Layout& layout, const LayoutParts& parts,
                          const StageShape& shape) {
@@ -216,4 +220,4 @@ OffloadTime offload_time(const StepContext& c, const Layout& layout, const Layou
     return out;
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

@@ -7,14 +7,14 @@ namespace shardplan::sim {
 
 /// Gradient reduction and parameter gathering of one stage.
 struct DataParallelTime {
-    Hiding forward;   ///< per micro-batch, in the forward pass
-    Hiding backward;  ///< per micro-batch, in the backward pass
-    Hiding step;      ///< once per step
+    Hiding forward;       ///< per micro-batch, in the forward pass
+    Hiding backward;      ///< per micro-batch, in the backward pass
+    Hiding step;          ///< once per step
     GroupTraffic traffic; ///< per step
 };
 /// `forward`, `backward`: compute seconds of the stage's passes that can hide it.
-/// Sources: Rajbhandari et al. 2020 (arXiv 1910.02054) for what each kind of sharding moves; Zhao et
-/// al. 2023 (arXiv 2304.11277) for gathering unit by unit.
+/// Sources: Rajbhandari et al. 2020 (arXiv 1910.02054) for what each kind of sharding moves; Zhao
+/// et al. 2023 (arXiv 2304.11277) for gathering unit by unit.
 DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
                                     const LayoutParts& parts, const StageShape& shape,
                                     std::int64_t micro_batches, double forward, double backward);
@@ -25,8 +25,8 @@ double optimizer_seconds(const StepContext& c, const Layout& layout, const Layou
 
 /// Moving offloaded states and activations over the host's links.
 struct OffloadTime {
-    Hiding forward;  ///< per micro-batch
-    Hiding backward; ///< per micro-batch
+    Hiding forward;    ///< per micro-batch
+    Hiding backward;   ///< per micro-batch
     double step = 0.0; ///< per step: gradients down, update on the host, parameters up
 };
 OffloadTime offload_time(const StepContext& c, const Layout& layout, const LayoutParts& parts,

@@ -27,10 +27,9 @@ std::string describe_verdict(const Estimate& e) {
             head = fmt::format("does not fit: {} too much", margin);
             break;
     }
-    return fmt::format(
-        "{}; {} of {} usable on stage {} in the {} phase, most of it {} ({})", head,
-        to_text(c.reserved.value), to_text(c.usable), c.stage, name_of(c.peak_phase),
-        name_of(e.deciding), to_text(c.at_peak[e.deciding]));
+    return fmt::format("{}; {} of {} usable on stage {} in the {} phase, most of it {} ({})", head,
+                       to_text(c.reserved.value), to_text(c.usable), c.stage, name_of(c.peak_phase),
+                       name_of(e.deciding), to_text(c.at_peak[e.deciding]));
 }
 
 namespace {
@@ -54,20 +53,20 @@ void add_time_warnings(const Estimate& e, std::vector<Warning>& out) {
         exposed += e.time.exposed[kind].value();
     }
     if (exposed > much_communication * total) {
-        out.push_back({"exposed-communication",
-                       fmt::format("{:.0f} % of the step waits for communication",
-                                   100.0 * exposed / total)});
+        out.push_back(
+            {"exposed-communication",
+             fmt::format("{:.0f} % of the step waits for communication", 100.0 * exposed / total)});
     }
     const double launch = e.time.exposed[TimeKind::launch].value();
     if (launch > much_launching * total) {
-        out.push_back({"launch-bound",
-                       fmt::format("{:.0f} % of the step waits for kernel launches; a larger "
-                                   "micro-batch or CUDA graphs would use it",
-                                   100.0 * launch / total)});
+        out.push_back(
+            {"launch-bound", fmt::format("{:.0f} % of the step waits for kernel launches; a larger "
+                                         "micro-batch or CUDA graphs would use it",
+                                         100.0 * launch / total)});
     }
 }
 
-}  // namespace
+} // namespace
 
 void Evaluator::annotate(const Layout& layout, Estimate& out) const {
     out.verdict_text = describe_verdict(out);
@@ -83,4 +82,4 @@ void Evaluator::annotate(const Layout& layout, Estimate& out) const {
     }
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

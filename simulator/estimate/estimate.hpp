@@ -31,10 +31,10 @@ struct Band {
 /// The lean answer a search compares. All memory figures are of the rank class that decides.
 struct Score {
     Seconds step_time;
-    Bytes peak;    ///< process memory of the class nearest to its limit
-    Bytes usable;  ///< what that class may hold
-    double memory_sigma = 0.0; ///< relative
-    double time_sigma = 0.0;   ///< relative
+    Bytes peak;                            ///< process memory of the class nearest to its limit
+    Bytes usable;                          ///< what that class may hold
+    double memory_sigma = 0.0;             ///< relative
+    double time_sigma = 0.0;               ///< relative
     double money_per_million_tokens = 0.0; ///< 0 where no price is known
     std::int32_t peak_class = 0;
     TensorKind deciding = TensorKind::weights; ///< the largest kind at the peak

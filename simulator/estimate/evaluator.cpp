@@ -26,7 +26,7 @@ Error unknown_peak(const Device& device, Dtype compute) {
                           : "its file states " + known};
 }
 
-}  // namespace
+} // namespace
 
 Result<Evaluator> Evaluator::make(Scenario scenario, LayoutTables tables) {
     if (scenario.cluster.node_groups.empty() ||
@@ -97,15 +97,16 @@ Priced price(const PreparedScenario& prepared, const LayoutTables& tables, const
     if (!classes.empty()) {
         out.deciding = deciding_class(classes);
         out.deciding_kind = largest_kind(classes[out.deciding].at_peak);
-        for (const ClassMemory& c : classes) out.verdict = std::max(out.verdict, c.verdict);
+        for (const ClassMemory& c : classes)
+            out.verdict = std::max(out.verdict, c.verdict);
     }
     const double seconds = out.step.total.value();
     const double tokens = static_cast<double>(prepared.resolved.global_batch) *
                           static_cast<double>(prepared.resolved.sequence);
     if (seconds > 0.0 && tokens > 0.0) {
         out.tokens_per_second = tokens / seconds;
-        out.money_per_million_tokens = out.placed->price_per_hour / seconds_per_hour /
-                                       out.tokens_per_second * million;
+        out.money_per_million_tokens =
+            out.placed->price_per_hour / seconds_per_hour / out.tokens_per_second * million;
     }
     return out;
 }
@@ -137,20 +138,24 @@ void fill_links(const Priced& p, std::vector<LinkLoad>& links) {
 Flops recomputed_flops(const PreparedScenario& prepared, const PlacedLayout& placed,
                        RecomputePlan plan) {
     switch (plan.kind) {
-        case Recompute::none: return {};
-        case Recompute::selective: return prepared.attention_forward_flops;
-        case Recompute::full: break;
+        case Recompute::none:
+            return {};
+        case Recompute::selective:
+            return prepared.attention_forward_flops;
+        case Recompute::full:
+            break;
     }
     double blocks = 0.0;
     double again = 0.0;
     for (const StageShape& shape : placed.shapes) {
         blocks += shape.blocks;
-        for (const UnitUse& use : shape.units) again += use.recomputed;
+        for (const UnitUse& use : shape.units)
+            again += use.recomputed;
     }
     return blocks > 0.0 ? again / blocks * prepared.block_forward_flops : Flops{};
 }
 
-}  // namespace
+} // namespace
 
 Score Evaluator::score(const Layout& layout, Workspace& workspace) const {
     Workspace::Impl& cache = workspace.impl();
@@ -201,8 +206,7 @@ void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& o
     out.samples_per_second =
         seconds > 0.0 ? static_cast<double>(prepared.resolved.global_batch) / seconds : 0.0;
     const double available = seconds * devices * prepared.peak;
-    const Flops again =
-        recomputed_flops(prepared, *p.placed, tables_.recompute(layout.recompute));
+    const Flops again = recomputed_flops(prepared, *p.placed, tables_.recompute(layout.recompute));
     out.mfu = available > 0.0 ? prepared.model_flops.value() / available : 0.0;
     out.hfu = available > 0.0 ? (prepared.model_flops + again).value() / available : 0.0;
     out.peak_name = name_of(prepared.resolved.compute);
@@ -223,4 +227,4 @@ Estimate Evaluator::estimate(const Layout& layout, Workspace& workspace) const {
     return out;
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

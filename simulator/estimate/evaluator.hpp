@@ -34,8 +34,8 @@ struct PreparedScenario;
 
 /// Prices layouts of one Scenario. Immutable once prepared and safe to use from many threads, each
 /// with its own Workspace. `score`, `evaluate` and `explain` run the same formulas: the headline
-/// figures of the first two are equal bit for bit, and the leaves of the third add up to the figure.
-/// Layouts must be legal (`check_layout`).
+/// figures of the first two are equal bit for bit, and the leaves of the third add up to the
+/// figure. Layouts must be legal (`check_layout`).
 class Evaluator {
 public:
     /// Resolves the scenario. Errors: whatever `resolve` refuses; unknown peak of the device.

@@ -18,20 +18,34 @@ namespace {
 
 std::string_view label_of(TimeKind kind) {
     switch (kind) {
-        case TimeKind::gemm: return "matrix products";
-        case TimeKind::attention: return "attention";
-        case TimeKind::elementwise: return "element-wise work";
-        case TimeKind::launch: return "waiting for kernel launches";
-        case TimeKind::recompute: return "recomputation";
-        case TimeKind::optimizer: return "optimizer";
-        case TimeKind::tp_comm: return "tensor-parallel communication, exposed";
-        case TimeKind::cp_comm: return "context-parallel communication, exposed";
-        case TimeKind::ep_comm: return "expert communication, exposed";
-        case TimeKind::pp_comm: return "pipeline messages, exposed";
-        case TimeKind::dp_comm: return "gradient reduction and parameter gathering, exposed";
-        case TimeKind::offload: return "offloading, exposed";
-        case TimeKind::bubble: return "waiting for other pipeline stages";
-        case TimeKind::overhead: return "outside the model";
+        case TimeKind::gemm:
+            return "matrix products";
+        case TimeKind::attention:
+            return "attention";
+        case TimeKind::elementwise:
+            return "element-wise work";
+        case TimeKind::launch:
+            return "waiting for kernel launches";
+        case TimeKind::recompute:
+            return "recomputation";
+        case TimeKind::optimizer:
+            return "optimizer";
+        case TimeKind::tp_comm:
+            return "tensor-parallel communication, exposed";
+        case TimeKind::cp_comm:
+            return "context-parallel communication, exposed";
+        case TimeKind::ep_comm:
+            return "expert communication, exposed";
+        case TimeKind::pp_comm:
+            return "pipeline messages, exposed";
+        case TimeKind::dp_comm:
+            return "gradient reduction and parameter gathering, exposed";
+        case TimeKind::offload:
+            return "offloading, exposed";
+        case TimeKind::bubble:
+            return "waiting for other pipeline stages";
+        case TimeKind::overhead:
+            return "outside the model";
     }
     return "";
 }
@@ -42,10 +56,14 @@ double part_of(const OpCost& cost, TimeKind kind) {
         return cost.forward.*part + cost.backward_input.*part + cost.backward_weight.*part;
     };
     switch (kind) {
-        case TimeKind::gemm: return sum(&PassCost::gemm);
-        case TimeKind::attention: return sum(&PassCost::attention);
-        case TimeKind::elementwise: return sum(&PassCost::elementwise);
-        default: return 0.0;
+        case TimeKind::gemm:
+            return sum(&PassCost::gemm);
+        case TimeKind::attention:
+            return sum(&PassCost::attention);
+        case TimeKind::elementwise:
+            return sum(&PassCost::elementwise);
+        default:
+            return 0.0;
     }
 }
 
@@ -120,11 +138,10 @@ std::optional<std::size_t> take_class(std::string& path) {
 }
 
 Error unknown_path(std::string_view path, const std::vector<std::string>& known) {
-    return {ErrorCode::not_found, std::string(path), "no such term",
-            nearest_hint(path, known)};
+    return {ErrorCode::not_found, std::string(path), "no such term", nearest_hint(path, known)};
 }
 
-}  // namespace
+} // namespace
 
 Result<Term> Evaluator::explain(const Layout& layout, std::string_view path,
                                 Workspace& workspace) const {
@@ -156,4 +173,4 @@ Result<Term> Evaluator::explain(const Layout& layout, std::string_view path,
     return *found;
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

@@ -31,8 +31,8 @@ inline constexpr std::size_t tensor_kind_count = 14;
 template <>
 struct EnumNames<TensorKind> {
     static constexpr std::array<std::string_view, tensor_kind_count> names = {
-        "weights",     "gathered_weights", "gradients", "master_weights", "optimizer_states",
-        "activations", "temporaries",      "logits",    "buckets",        "messages",
+        "weights",     "gathered_weights", "gradients",     "master_weights", "optimizer_states",
+        "activations", "temporaries",      "logits",        "buckets",        "messages",
         "workspace",   "allocator_slack",  "communicators", "context"};
 };
 
@@ -50,7 +50,7 @@ enum class TimeKind : std::uint8_t {
     pp_comm,
     dp_comm, ///< gradient reduction and parameter gathering
     offload,
-    bubble, ///< waiting for other pipeline stages
+    bubble,   ///< waiting for other pipeline stages
     overhead, ///< outside the model: data, logging, Python
 };
 inline constexpr std::size_t time_kind_count = 14;

@@ -32,9 +32,9 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layou
                 const double again = std::min(left, blocks);
                 left -= again;
                 shape.blocks += weight * blocks;
-                const auto same = std::find_if(
-                    shape.units.begin(), shape.units.end(),
-                    [&](const UnitUse& use) { return use.unit == run.kind; });
+                const auto same =
+                    std::find_if(shape.units.begin(), shape.units.end(),
+                                 [&](const UnitUse& use) { return use.unit == run.kind; });
                 if (same == shape.units.end()) {
                     shape.units.push_back({run.kind, weight * blocks, weight * again});
                 } else {
@@ -137,9 +137,12 @@ double message_bytes(const StepContext& c, const Layout& layout) {
 
 double recompute_of(const UnitUse& use, const UnitTime& unit, Recompute kind) {
     switch (kind) {
-        case Recompute::none: return 0.0;
-        case Recompute::selective: return use.count * unit.selective_recompute;
-        case Recompute::full: return use.recomputed * unit.forward.total();
+        case Recompute::none:
+            return 0.0;
+        case Recompute::selective:
+            return use.count * unit.selective_recompute;
+        case Recompute::full:
+            return use.recomputed * unit.forward.total();
     }
     return 0.0;
 }
@@ -163,8 +166,8 @@ StageTimes stage_times(const StepContext& c, const Layout& layout, const LayoutP
     }
     const double backward_compute = s.backward.compute() + s.recompute;
     s.dp = data_parallel_time(c, layout, parts, shape, m, s.forward.compute(), backward_compute);
-    s.offload = offload_time(c, layout, parts, shape, s.forward.total(),
-                             s.backward.total() + s.recompute);
+    s.offload =
+        offload_time(c, layout, parts, shape, s.forward.total(), s.backward.total() + s.recompute);
     s.pass.forward = Seconds(s.forward.total() + s.message.exposed + s.dp.forward.exposed +
                              s.offload.forward.exposed);
     s.pass.backward_input =
@@ -268,7 +271,7 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
     Ledger<Recorder> ledger(out, recorder);
     scratch.passes.clear();
     StageTimes slowest;
-    StageTimes last;      // the stage whose work after the pipeline takes longest
+    StageTimes last; // the stage whose work after the pipeline takes longest
     double tail = -1.0;
     double tail_optimizer = 0.0;
     std::size_t slowest_at = 0;
@@ -309,7 +312,7 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
     return out;
 }
 
-}  // namespace
+} // namespace
 
 StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
                      const std::vector<StageShape>& shapes, RecomputePlan plan,
@@ -324,4 +327,4 @@ StepResult step_time(const StepContext& context, const Layout& layout, const Lay
     return compose(context, layout, parts, shapes, plan, micro_batches, scratch, recorder);
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

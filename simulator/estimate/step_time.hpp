@@ -42,15 +42,15 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layou
 struct StepContext {
     const Scenario* scenario = nullptr;
     const Resolved* resolved = nullptr;
-    ComputeRates rates;      ///< of the slowest device
+    ComputeRates rates; ///< of the slowest device
     Overlap overlap;
-    double hidden = 0.0;     ///< elements of the residual stream
+    double hidden = 0.0;             ///< elements of the residual stream
     double activation_element = 2.0; ///< bytes
     double parameter_element = 2.0;
     double gradient_element = 4.0;
-    double host_link = 0.0;  ///< bytes/s between device and host, one direction
+    double host_link = 0.0;   ///< bytes/s between device and host, one direction
     double host_memory = 0.0; ///< bytes/s of host memory for one device
-    double nvme = 0.0;       ///< bytes/s of local storage for one device
+    double nvme = 0.0;        ///< bytes/s of local storage for one device
 };
 StepContext step_context(const Scenario& scenario, const Resolved& resolved);
 
@@ -75,7 +75,7 @@ struct StepScratch {
 struct StepResult {
     SecondsByKind exposed;
     SecondsByKind hidden;
-    Seconds total;            ///< exposed, added up in enumerator order
+    Seconds total; ///< exposed, added up in enumerator order
     std::int64_t slowest_stage = 0;
     GroupTraffic tp, cp, ep, pp, dp; ///< of one rank of the slowest stage, per step
 
@@ -88,8 +88,8 @@ struct TimeEntry {
     std::int64_t unit = -1; ///< -1: not of a unit
     std::string_view name;
     std::string_view formula;
-    double seconds = 0.0;   ///< per step
-    double count = 1.0;     ///< how often it happens per step
+    double seconds = 0.0; ///< per step
+    double count = 1.0;   ///< how often it happens per step
 
     friend bool operator==(const TimeEntry&, const TimeEntry&) = default;
 };

@@ -38,22 +38,25 @@ void TermRecorder::leave() {
     if (open_.size() < 2) return;
     Term node = std::move(open_.back());
     open_.pop_back();
-    for (const Term& child : node.children) node.value += child.value;
+    for (const Term& child : node.children)
+        node.value += child.value;
     open_.back().children.push_back(std::move(node));
 }
 
 Term TermRecorder::take() {
-    while (open_.size() > 1) leave();
+    while (open_.size() > 1)
+        leave();
     Term root = std::move(open_.front());
     open_.clear();
-    for (const Term& child : root.children) root.value += child.value;
+    for (const Term& child : root.children)
+        root.value += child.value;
     return root;
 }
 
 const Term* find_term(const Term& root, std::string_view path) {
     const std::string& own = root.path;
-    const bool is_suffix = own.size() > path.size() && own.ends_with(path) &&
-                           own[own.size() - path.size() - 1] == '.';
+    const bool is_suffix =
+        own.size() > path.size() && own.ends_with(path) && own[own.size() - path.size() - 1] == '.';
     if (own == path || is_suffix) return &root;
     for (const Term& child : root.children) {
         if (const Term* found = find_term(child, path)) return found;
@@ -65,10 +68,11 @@ namespace {
 
 void collect_paths(const Term& term, std::vector<std::string>& out) {
     out.push_back(term.path);
-    for (const Term& child : term.children) collect_paths(child, out);
+    for (const Term& child : term.children)
+        collect_paths(child, out);
 }
 
-}  // namespace
+} // namespace
 
 std::vector<std::string> term_paths(const Term& root) {
     std::vector<std::string> out;
@@ -79,8 +83,9 @@ std::vector<std::string> term_paths(const Term& root) {
 double sum_of_leaves(const Term& term) {
     if (term.children.empty()) return term.value;
     double sum = 0.0;
-    for (const Term& child : term.children) sum += sum_of_leaves(child);
+    for (const Term& child : term.children)
+        sum += sum_of_leaves(child);
     return sum;
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

@@ -10,9 +10,9 @@ namespace shardplan::sim {
 
 /// One number with the numbers it is made of. The children of a node add up to it.
 struct Term {
-    std::string path;    ///< "memory.weights", "time.tp_comm"
-    std::string label;   ///< a few words
-    double value = 0.0;  ///< base units of `dimension`
+    std::string path;   ///< "memory.weights", "time.tp_comm"
+    std::string label;  ///< a few words
+    double value = 0.0; ///< base units of `dimension`
     Dimension dimension = Dimension::scalar;
     std::string formula; ///< id of the formula, "mem.weights"
     std::string detail;  ///< the formula with its numbers: "2 B x 262 668 288 parameters"
@@ -34,8 +34,8 @@ public:
     static constexpr bool active = true;
     TermRecorder(std::string path, std::string label, Dimension dimension);
     void enter(std::string_view name, std::string_view label, std::string_view formula);
-    void leaf(std::string_view name, std::string_view label, double value,
-              std::string_view formula, std::string detail);
+    void leaf(std::string_view name, std::string_view label, double value, std::string_view formula,
+              std::string detail);
     /// Closes the open node; its value is the sum of its children in order.
     void leave();
     /// The finished tree; every node is closed.

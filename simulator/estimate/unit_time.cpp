@@ -76,7 +76,6 @@ namespace {
 struct PassComm {
     GroupTraffic tp, cp, ep;
     double calls = 0.0;
-
 };
 
 void add_comm(const std::vector<CommOp>& ops, const Paths& paths, PassComm& comm) {
@@ -84,21 +83,26 @@ void add_comm(const std::vector<CommOp>& ops, const Paths& paths, PassComm& comm
         const GroupPath& path = path_in(paths, op.group);
         if (path.ranks <= 1) continue;
         const auto count = static_cast<double>(op.count);
-        const GroupTraffic traffic{
-            count * sent_per_rank(path, op.op, Bytes(op.bytes)).value(),
-            count * collective_time(path, op.op, Bytes(op.bytes)).value()};
+        const GroupTraffic traffic{count * sent_per_rank(path, op.op, Bytes(op.bytes)).value(),
+                                   count * collective_time(path, op.op, Bytes(op.bytes)).value()};
         comm.calls += count;
         switch (op.group) {
-            case Group::cp: comm.cp += traffic; break;
+            case Group::cp:
+                comm.cp += traffic;
+                break;
             case Group::ep:
-            case Group::etp: comm.ep += traffic; break;
+            case Group::etp:
+                comm.ep += traffic;
+                break;
             case Group::tp:
             case Group::pp:
             case Group::dp:
             case Group::dp_cp:
             case Group::shard:
             case Group::replica:
-            case Group::expert_dp: comm.tp += traffic; break;
+            case Group::expert_dp:
+                comm.tp += traffic;
+                break;
         }
     }
 }
@@ -123,7 +127,7 @@ PassTime pass_time(const PassCost& cost, double kernels, const PassComm& comm,
     return t;
 }
 
-}  // namespace
+} // namespace
 
 UnitTime unit_time(const OpList& ops, const ComputeRates& rates, const Overlap& overlap,
                    const Paths& paths, CpKind cp_kind, bool is_block) {
@@ -142,7 +146,8 @@ UnitTime unit_time(const OpList& ops, const ComputeRates& rates, const Overlap& 
         unit.backward_weight += cost.backward_weight.device();
         add_comm(op.comm_forward, paths, comm_forward);
         add_comm(op.comm_backward, paths, comm_backward);
-        for (const StoredTensor& tensor : op.stored) unit.stored_bytes += tensor.bytes;
+        for (const StoredTensor& tensor : op.stored)
+            unit.stored_bytes += tensor.bytes;
         if (op.recomputed_by_selective) {
             again += cost.forward;
             add_comm(op.comm_forward, paths, comm_again);
@@ -153,7 +158,8 @@ UnitTime unit_time(const OpList& ops, const ComputeRates& rates, const Overlap& 
     if (is_block && forward.kernels > 0.0) {
         scale = std::max(1.0, rates.kernels_per_block / forward.kernels);
     }
-    unit.forward = pass_time(forward, scale * forward.kernels, comm_forward, rates, overlap, cp_kind);
+    unit.forward =
+        pass_time(forward, scale * forward.kernels, comm_forward, rates, overlap, cp_kind);
     unit.backward =
         pass_time(backward, scale * backward.kernels, comm_backward, rates, overlap, cp_kind);
     unit.selective_recompute =
@@ -170,4 +176,4 @@ UnitTime unit_time(const OpList& ops, const ComputeRates& rates, const Overlap& 
     return unit;
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

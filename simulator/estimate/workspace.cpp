@@ -16,10 +16,10 @@ void Workspace::Impl::bind(const void* scenario) {
 }
 
 PartsKey parts_key(const Layout& l) {
-    return {{l.dp, l.shard_group, l.micro_batch,
-             std::uint32_t{l.tp} << 16U | l.cp, std::uint32_t{l.pp} << 16U | l.ep, l.etp, l.order,
-             l.sp ? 1U : 0U, static_cast<std::uint32_t>(l.cp_kind),
-             static_cast<std::uint32_t>(l.shard), l.stack, l.comm_policy}};
+    return {{l.dp, l.shard_group, l.micro_batch, std::uint32_t{l.tp} << 16U | l.cp,
+             std::uint32_t{l.pp} << 16U | l.ep, l.etp, l.order, l.sp ? 1U : 0U,
+             static_cast<std::uint32_t>(l.cp_kind), static_cast<std::uint32_t>(l.shard), l.stack,
+             l.comm_policy}};
 }
 
 PlacementKey placement_key(const Layout& l) {
@@ -54,7 +54,7 @@ void add_running_costs(const Scenario& scenario, PlacedLayout& out) {
     if (!powered) out.watts = 0.0;
 }
 
-}  // namespace
+} // namespace
 
 const PlacedLayout& cached_placement(const PreparedScenario& prepared, const LayoutTables& tables,
                                      const Layout& layout, Workspace::Impl& cache) {
@@ -69,4 +69,4 @@ const PlacedLayout& cached_placement(const PreparedScenario& prepared, const Lay
     return cache.placed.emplace(key, std::move(placed)).first->second;
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

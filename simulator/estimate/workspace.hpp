@@ -62,10 +62,10 @@ struct PreparedScenario {
     Scenario scenario;
     Resolved resolved;
     StepContext step;
-    Flops model_flops;              ///< of a step
-    Flops block_forward_flops;      ///< what full recomputation adds
-    Flops attention_forward_flops;  ///< what selective recomputation adds
-    double peak = 0.0;              ///< flops/s of one device, compute format
+    Flops model_flops;             ///< of a step
+    Flops block_forward_flops;     ///< what full recomputation adds
+    Flops attention_forward_flops; ///< what selective recomputation adds
+    double peak = 0.0;             ///< flops/s of one device, compute format
 };
 
 const LayoutParts& cached_parts(const PreparedScenario& prepared, const Layout& layout,

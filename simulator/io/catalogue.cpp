@@ -40,9 +40,7 @@ Result<Loaded<T>> load_file(const std::string& path, Status (*check)(const T&, s
     return loaded;
 }
 
-Status accept(const Calibration& /*calibration*/, std::string_view /*source*/) {
-    return Done{};
-}
+Status accept(const Calibration& /*calibration*/, std::string_view /*source*/) { return Done{}; }
 
 /// The built-ins of a folder, each through `load`.
 template <class T>
@@ -83,11 +81,6 @@ std::vector<std::string> spellings(const std::vector<Device>& devices) {
         }
     }
     return all;
-}
-
-std::string first_sentence(const std::string& text) {
-    const std::size_t end = text.find(". ");
-    return end == std::string::npos ? text : text.substr(0, end + 1);
 }
 
 } // namespace
@@ -181,8 +174,9 @@ Result<std::vector<CatalogueEntry>> list_devices() {
     }
     std::vector<CatalogueEntry> entries;
     for (const Device& device : *devices) {
-        std::string text = device.vendor + " " + device.arch + ", " + to_text(device.memory_visible) +
-                           " at " + to_text(device.memory_bandwidth.physical);
+        std::string text = device.vendor + " " + device.arch + ", " +
+                           to_text(device.memory_visible) + " at " +
+                           to_text(device.memory_bandwidth.physical);
         for (const char* format : {"bf16", "fp16", "fp32"}) {
             if (const auto peak = device.peak_dense.find(format); peak != device.peak_dense.end()) {
                 text += ", " + to_text(peak->second) + " " + format;
@@ -222,15 +216,15 @@ Result<std::vector<CatalogueEntry>> list_jobs() {
             return job.error();
         }
         const Job& j = job->value;
-        const std::string batch =
-            j.global_batch.tokens > 0
-                ? group_digits(j.global_batch.tokens) + " tokens"
-                : group_digits(j.global_batch.sequences) + " samples";
-        entries.push_back({name, std::string(name_of(j.method.kind)) + ", " + batch + " per step of " +
-                                     (j.sequence.max > 0 ? group_digits(j.sequence.max)
-                                                         : std::string("the model's")) +
-                                     " tokens each, " + std::string(name_of(j.precision.compute)) +
-                                     ", " + std::string(name_of(j.optimizer.kind))});
+        const std::string batch = j.global_batch.tokens > 0
+                                      ? group_digits(j.global_batch.tokens) + " tokens"
+                                      : group_digits(j.global_batch.sequences) + " samples";
+        entries.push_back(
+            {name,
+             std::string(name_of(j.method.kind)) + ", " + batch + " per step of " +
+                 (j.sequence.max > 0 ? group_digits(j.sequence.max) : std::string("the model's")) +
+                 " tokens each, " + std::string(name_of(j.precision.compute)) + ", " +
+                 std::string(name_of(j.optimizer.kind))});
     }
     return entries;
 }
@@ -249,7 +243,6 @@ Result<std::vector<CatalogueEntry>> list_stacks() {
         std::string text = stack->title;
         text += stack->version.empty() ? "" : " " + stack->version;
         text += stack->derived_from.empty() ? "" : ", derived from " + stack->derived_from;
-        text += stack->note.empty() ? "" : ": " + first_sentence(stack->note);
         entries.push_back({name, std::move(text)});
     }
     return entries;

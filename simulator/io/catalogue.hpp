@@ -37,7 +37,8 @@ Result<std::vector<Device>> load_devices();
 /// which names the nearest spellings.
 Result<Loaded<Device>> find_device(const std::vector<Device>& devices, std::string_view name,
                                    std::string_view where);
-/// The same, among the built-in devices. Reads the catalogue: load_devices() once if many are needed.
+/// The same, among the built-in devices. Reads the catalogue: load_devices() once if many are
+/// needed.
 Result<Loaded<Device>> find_device(std::string_view name);
 
 // --- clusters ---------------------------------------------------------------------------------

@@ -5,8 +5,8 @@
 #include <system_error>
 
 #include "simulator/io/data_dir.hpp"
-#include "simulator/units/nearest.hpp"
 #include "simulator/units/in_quotes.hpp"
+#include "simulator/units/nearest.hpp"
 
 namespace shardplan::sim::detail {
 
@@ -16,9 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view extension = ".json";
 
-char lower(char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 } // namespace
 
@@ -45,7 +43,8 @@ Result<std::vector<std::string>> names_in(std::string_view folder) {
 }
 
 std::string path_of_built_in(std::string_view folder, std::string_view name) {
-    return data_dir() + "/" + std::string(folder) + "/" + std::string(name) + std::string(extension);
+    return data_dir() + "/" + std::string(folder) + "/" + std::string(name) +
+           std::string(extension);
 }
 
 bool is_path(std::string_view name_or_path) {
@@ -62,7 +61,8 @@ Error unknown_name(std::string_view kind, std::string_view name,
                    const std::vector<std::string>& known) {
     std::string hint = nearest_hint(name, known);
     if (kind != "fabric") { // nobody names those by hand
-        hint += (hint.empty() ? "" : "; ") + ("`shardplan list " + std::string(kind) + "s` shows all");
+        hint +=
+            (hint.empty() ? "" : "; ") + ("`shardplan list " + std::string(kind) + "s` shows all");
     }
     return Error{ErrorCode::not_found, std::string(kind),
                  "there is no " + std::string(kind) + " " + in_quotes(name), std::move(hint)};

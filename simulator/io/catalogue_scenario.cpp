@@ -19,8 +19,8 @@ struct Steps {
     bool exact = false;
 };
 
-/// Whole-node totals next to `gpus` when groups are filled in order; `limit` nodes of the last group
-/// if the cluster grows.
+/// Whole-node totals next to `gpus` when groups are filled in order; `limit` nodes of the last
+/// group if the cluster grows.
 Steps steps_around(const Cluster& cluster, std::int64_t gpus) {
     Steps steps;
     std::int64_t before = 0;
@@ -54,7 +54,8 @@ Steps steps_around(const Cluster& cluster, std::int64_t gpus) {
     return steps;
 }
 
-Error refuse(const Cluster& cluster, std::int64_t gpus, const Steps& steps, std::string_view where) {
+Error refuse(const Cluster& cluster, std::int64_t gpus, const Steps& steps,
+             std::string_view where) {
     std::string nearest;
     for (const std::int64_t count : steps.legal) {
         nearest += (nearest.empty() ? "" : " or ") + std::to_string(count);
@@ -66,8 +67,8 @@ Error refuse(const Cluster& cluster, std::int64_t gpus, const Steps& steps, std:
         what = std::to_string(gpus) + " devices are none";
         nearest = "1 to " + std::to_string(devices);
     } else if (!cluster.scalable && gpus > all) {
-        what = std::to_string(gpus) + " devices are more than the " + std::to_string(all) + " that " +
-               in_quotes(cluster.name) + " has";
+        what = std::to_string(gpus) + " devices are more than the " + std::to_string(all) +
+               " that " + in_quotes(cluster.name) + " has";
     } else if (gpus > most_devices) {
         what = std::to_string(gpus) + " devices are more than can be planned for";
     } else {
@@ -113,9 +114,7 @@ Result<Cluster> part_of_node(Cluster cluster, std::int64_t gpus, std::string_vie
 
 // --- scenario --------------------------------------------------------------------------------
 
-bool has_peak(const Device& device) {
-    return !device.peak_dense.empty();
-}
+bool has_peak(const Device& device) { return !device.peak_dense.empty(); }
 
 Result<Device> device_of(const Cluster& cluster, std::size_t group, const Catalogue& catalogue,
                          std::vector<Assumption>& assumptions) {
@@ -133,9 +132,10 @@ Result<Device> device_of(const Cluster& cluster, std::size_t group, const Catalo
         return error;
     }
     if (!has_peak(found->value)) {
-        return Error{ErrorCode::bad_input, where,
-                     "no peak of " + in_quotes(found->value.name) + " is known, so nothing can be timed",
-                     "give its dense peak, \"peak_dense\": {\"bf16\": \"312 TFLOP/s\"}"};
+        return Error{
+            ErrorCode::bad_input, where,
+            "no peak of " + in_quotes(found->value.name) + " is known, so nothing can be timed",
+            "give its dense peak, \"peak_dense\": {\"bf16\": \"312 TFLOP/s\"}"};
     }
     for (Assumption& assumption : found->assumptions) {
         assumptions.push_back(std::move(assumption));
@@ -170,7 +170,9 @@ std::vector<std::string_view> fabric_names(const Cluster& cluster) {
 } // namespace
 
 Result<Cluster> resize(Cluster cluster, std::int64_t gpus, std::string_view where) {
-    if (cluster.node_groups.empty() || cluster.node_groups.front().node.devices < 1) {
+    const bool whole = std::all_of(cluster.node_groups.begin(), cluster.node_groups.end(),
+                                   [](const NodeGroup& group) { return group.node.devices > 0; });
+    if (cluster.node_groups.empty() || !whole) {
         return Error{ErrorCode::bad_input, std::string(where), "the cluster has no devices",
                      "describe its nodes first"};
     }

@@ -142,8 +142,8 @@ Result<Loaded<StackProfile>> load_stack_or_generic(const std::string& name) {
     if (!path) {
         return path.error();
     }
-    Result<StackProfile> stack =
-        load_chain(path->empty() ? detail::path_of_built_in(detail::stack_folder, "generic") : *path);
+    Result<StackProfile> stack = load_chain(
+        path->empty() ? detail::path_of_built_in(detail::stack_folder, "generic") : *path);
     if (!stack) {
         return std::move(stack).error();
     }

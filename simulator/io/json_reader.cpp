@@ -120,6 +120,29 @@ void JsonReader::note_default(const FieldMeta& meta, std::string value) {
     notes_->defaults_taken.push_back({path.substr(1), std::move(value)}); // no dot in front
 }
 
+void JsonReader::report_missing(const FieldMeta& meta, std::string_view expected) {
+    Scope* scope = scope_;
+    while (scope->json == nullptr && scope->outer != nullptr) {
+        scope = scope->outer;
+    }
+    if (scope->missing) {
+        return;
+    }
+    std::string hint = "add " + in_quotes(meta.key) + ": " + std::string(expected);
+    hint += meta.doc.empty() ? "" : " (" + std::string(meta.doc) + ")";
+    const FieldMeta object; // the key itself stands nowhere
+    scope->missing = Error{ErrorCode::bad_input, where(object),
+                           "the key " + in_quotes(meta.key) + " is missing", std::move(hint)};
+}
+
+void JsonReader::check_default(const FieldMeta& meta, std::string_view expected, double value,
+                               std::string text) {
+    if (mode_ == ReadMode::whole && !(value >= meta.lo && value <= meta.hi)) {
+        return report_missing(meta, expected);
+    }
+    note_default(meta, std::move(text));
+}
+
 const JsonNode* JsonReader::take(const FieldMeta& meta, std::string_view expected) {
     default_stands_ = false;
     if (error_) {
@@ -135,14 +158,7 @@ const JsonNode* JsonReader::take(const FieldMeta& meta, std::string_view expecte
         return node;
     }
     if (meta.required && scope_->json != nullptr && mode_ == ReadMode::whole) {
-        if (!scope_->missing) {
-            std::string hint = "add " + in_quotes(meta.key) + ": " + std::string(expected);
-            hint += meta.doc.empty() ? "" : " (" + std::string(meta.doc) + ")";
-            FieldMeta object; // the key itself stands nowhere
-            scope_->missing =
-                Error{ErrorCode::bad_input, where(object),
-                      "the key " + in_quotes(meta.key) + " is missing", std::move(hint)};
-        }
+        report_missing(meta, expected);
         return nullptr;
     }
     default_stands_ = true;
@@ -166,7 +182,8 @@ void JsonReader::integer(const FieldMeta& meta, std::int64_t& value) {
     const JsonNode* node = take(meta, "a whole number");
     if (node == nullptr) {
         if (keeps_default()) {
-            note_default(meta, std::to_string(value));
+            check_default(meta, "a whole number", static_cast<double>(value),
+                          std::to_string(value));
         }
         return;
     }
@@ -187,7 +204,7 @@ void JsonReader::quantity(const FieldMeta& meta, Dimension dimension, double& ba
     const JsonNode* node = take(meta, expected_quantity(dimension));
     if (node == nullptr) {
         if (keeps_default()) {
-            note_default(meta, format_exact(base, dimension));
+            check_default(meta, expected_quantity(dimension), base, format_exact(base, dimension));
         }
         return;
     }
@@ -376,7 +393,7 @@ void JsonReader::object(const FieldMeta& meta, ObjectAccess& fields) {
 }
 
 void JsonReader::visit_scope(const JsonObject* json, ObjectAccess& fields) {
-    Scope scope{json, {}, std::nullopt};
+    Scope scope{json, scope_, {}, std::nullopt};
     Scope* const outer = std::exchange(scope_, &scope);
     fields.visit_fields(*this);
     finish(scope);

@@ -57,6 +57,7 @@ private:
     /// The object whose fields are being visited; `json` is nullptr where it is absent itself.
     struct Scope {
         const JsonObject* json;
+        Scope* outer;
         std::vector<std::string> known;
         std::optional<Error> missing;
     };
@@ -67,6 +68,11 @@ private:
     /// Whether `take` found nothing because the field is absent and its default stands.
     [[nodiscard]] bool keeps_default() const { return !error_ && default_stands_; }
     void note_default(const FieldMeta& meta, std::string value);
+    /// A number whose default stands: noted, unless it is illegal, which makes the field required.
+    void check_default(const FieldMeta& meta, std::string_view expected, double value,
+                       std::string text);
+    /// Reports a field as missing once the object around it is known to have no misspelt key.
+    void report_missing(const FieldMeta& meta, std::string_view expected);
     /// An Error for a value of the wrong type.
     void wrong_type(const FieldMeta& meta, const JsonNode& node, std::string_view expected,
                     std::string hint);

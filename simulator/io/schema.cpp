@@ -64,6 +64,7 @@ public:
     void integer(const FieldMeta& meta, std::int64_t& value) override {
         begin(meta, "");
         uses_integers_ = true;
+        require_if_illegal(meta, static_cast<double>(value));
         out_.member("$ref", "#/$defs/whole_number");
         write_bounds(meta);
         end_type();
@@ -74,6 +75,7 @@ public:
     }
     void quantity(const FieldMeta& meta, Dimension dimension, double& base) override {
         begin(meta, bounds_sentence(meta, dimension));
+        require_if_illegal(meta, base);
         if (dimension == Dimension::scalar) {
             out_.member("type", "number");
             write_bounds(meta);
@@ -128,7 +130,9 @@ public:
     void map(const FieldMeta& meta, MapAccess& items) override;
     void object(const FieldMeta& meta, ObjectAccess& fields) override {
         begin(meta, "");
+        const bool outer_needs_value = std::exchange(needs_value_, false);
         write_fields(fields);
+        require_if(std::exchange(needs_value_, outer_needs_value), meta);
         end_type();
         out_.end_object();
     }
@@ -150,6 +154,7 @@ private:
     /// What must be remembered while the type of a value is written.
     struct Level {
         bool is_nullable = false;
+        bool is_element = false;
         bool shows_default = true;
     };
 
@@ -160,6 +165,19 @@ private:
     /// Asked between end_type and the end of the value.
     [[nodiscard]] bool shows_default(const FieldMeta& meta) const {
         return !meta.required && last_shows_default_;
+    }
+    /// Requires a field, and the object around it, if its default may not stand.
+    void require_if(bool default_is_illegal, const FieldMeta& meta) {
+        const Level& level = levels_.back();
+        if (default_is_illegal && !level.is_nullable && !level.is_element) {
+            if (!meta.required) {
+                required_->emplace_back(meta.key);
+            }
+            needs_value_ = true;
+        }
+    }
+    void require_if_illegal(const FieldMeta& meta, double value) {
+        require_if(!(value >= meta.lo && value <= meta.hi), meta);
     }
     void write_bounds(const FieldMeta& meta) {
         if (meta.lo > -infinite) {
@@ -181,6 +199,7 @@ private:
     bool is_nullable_ = false;
     bool is_absent_ = false;
     bool last_shows_default_ = true;
+    bool needs_value_ = false; ///< a field of the object being written has an illegal default
     std::vector<Level> levels_;
     std::vector<std::string>* known_ = nullptr;
     std::vector<std::string>* required_ = nullptr;
@@ -192,6 +211,7 @@ void SchemaWriter::begin(const FieldMeta& meta, const std::string& more) {
     const bool is_element = !element_key_.empty();
     Level level;
     level.is_nullable = std::exchange(is_nullable_, false);
+    level.is_element = is_element;
     level.shows_default = !std::exchange(is_absent_, false) && !is_element;
     out_.begin_object(is_element ? std::exchange(element_key_, {}) : meta.key);
     if (!is_element) {

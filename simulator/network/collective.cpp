@@ -29,7 +29,8 @@ Chain chain_of(const GroupPath& path) {
         const double rate = level.per_rank.value() * static_cast<double>(inside);
         if (inside == 1 || rate < c.rate) {
             c.rate = rate;
-            c.half = level.half_size.value();
+            // every lane has its own ramp
+            c.half = level.half_size.value() * static_cast<double>(inside);
         }
         c.launch = std::max(c.launch, level.launch_latency.value());
         c.tree_latency += rounds(level.members) * level.step_latency.value();
@@ -90,7 +91,8 @@ double all_to_all_seconds(const GroupPath& path, double bytes) {
     std::int64_t inside = 1;
     for (const PathLevel& level : path.levels) {
         const double sent = (n - static_cast<double>(inside)) / n * bytes;
-        slowest = std::max(slowest, transfer(sent, level.half_size.value(), level.per_rank.value()));
+        slowest =
+            std::max(slowest, transfer(sent, level.half_size.value(), level.per_rank.value()));
         latency += rounds(level.members) * level.step_latency.value();
         inside *= level.members;
     }
@@ -105,14 +107,14 @@ double send_seconds(const GroupPath& path, double bytes) {
     for (const PathLevel& level : path.levels) {
         const double shared = level.per_rank.value() * static_cast<double>(inside);
         const double rate = std::min(shared, level.per_link.value());
-        slowest = std::max(slowest, level.step_latency.value() +
-                                        transfer(bytes, level.half_size.value(), rate));
+        slowest = std::max(
+            slowest, level.step_latency.value() + transfer(bytes, level.half_size.value(), rate));
         inside *= level.members;
     }
     return slowest;
 }
 
-}  // namespace
+} // namespace
 
 Seconds collective_time(const GroupPath& path, Collective op, Bytes bytes) {
     if (path.ranks <= 1 || path.levels.empty() || bytes.value() <= 0.0) return {};
@@ -136,11 +138,15 @@ Seconds collective_time(const GroupPath& path, Collective op, Bytes bytes) {
         case Collective::broadcast:
         case Collective::reduce:
             // pipelined along the ring, every byte passes every rank once
-            seconds = std::min(ring_latency(path) + transfer(s, c.half, c.rate),
-                               tree_seconds(c, 1.0, s));
+            seconds =
+                std::min(ring_latency(path) + transfer(s, c.half, c.rate), tree_seconds(c, 1.0, s));
             break;
-        case Collective::all_to_all: seconds = all_to_all_seconds(path, s); break;
-        case Collective::send_recv: seconds = send_seconds(path, s); break;
+        case Collective::all_to_all:
+            seconds = all_to_all_seconds(path, s);
+            break;
+        case Collective::send_recv:
+            seconds = send_seconds(path, s);
+            break;
     }
     return Seconds(c.launch + seconds);
 }
@@ -149,15 +155,18 @@ Bytes sent_per_rank(const GroupPath& path, Collective op, Bytes bytes) {
     if (path.ranks <= 1) return {};
     const auto n = static_cast<double>(path.ranks);
     switch (op) {
-        case Collective::all_reduce: return 2.0 * (n - 1.0) / n * bytes;
+        case Collective::all_reduce:
+            return 2.0 * (n - 1.0) / n * bytes;
         case Collective::all_gather:
         case Collective::reduce_scatter:
-        case Collective::all_to_all: return (n - 1.0) / n * bytes;
+        case Collective::all_to_all:
+            return (n - 1.0) / n * bytes;
         case Collective::broadcast:
         case Collective::reduce:
-        case Collective::send_recv: return bytes;
+        case Collective::send_recv:
+            return bytes;
     }
     return {};
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

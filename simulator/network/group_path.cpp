@@ -20,10 +20,15 @@ public:
                 case Dim::ep:
                     ep_seen = true;
                     continue;
-                case Dim::pp: below_pp_ = stride; break;
-                case Dim::dp: ep_before_dp_ = ep_seen; break;
+                case Dim::pp:
+                    below_pp_ = stride;
+                    break;
+                case Dim::dp:
+                    ep_before_dp_ = ep_seen;
+                    break;
                 case Dim::tp:
-                case Dim::cp: break;
+                case Dim::cp:
+                    break;
             }
             stride_[static_cast<std::size_t>(dim)] = stride;
             stride *= degree(dim);
@@ -32,11 +37,16 @@ public:
 
     [[nodiscard]] std::int64_t degree(Dim dim) const {
         switch (dim) {
-            case Dim::tp: return layout_.tp;
-            case Dim::cp: return layout_.cp;
-            case Dim::ep: return layout_.ep;
-            case Dim::dp: return layout_.dp;
-            case Dim::pp: return layout_.pp;
+            case Dim::tp:
+                return layout_.tp;
+            case Dim::cp:
+                return layout_.cp;
+            case Dim::ep:
+                return layout_.ep;
+            case Dim::dp:
+                return layout_.dp;
+            case Dim::pp:
+                return layout_.pp;
         }
         return 1;
     }
@@ -87,22 +97,28 @@ void split_runs(const std::vector<StridedRanks>& runs, std::int64_t wanted,
     }
 }
 
-}  // namespace
+} // namespace
 
 std::vector<StridedRanks> ranks_of(const Layout& layout, Group group) {
     const RankGrid grid(layout);
     std::vector<StridedRanks> runs;
     switch (group) {
-        case Group::tp: return {grid.along(Dim::tp)};
-        case Group::cp: return {grid.along(Dim::cp)};
-        case Group::pp: return {grid.along(Dim::pp)};
-        case Group::dp: return {grid.along(Dim::dp)};
+        case Group::tp:
+            return {grid.along(Dim::tp)};
+        case Group::cp:
+            return {grid.along(Dim::cp)};
+        case Group::pp:
+            return {grid.along(Dim::pp)};
+        case Group::dp:
+            return {grid.along(Dim::dp)};
         case Group::ep:
         case Group::etp:
-        case Group::expert_dp: return grid.experts(group);
+        case Group::expert_dp:
+            return grid.experts(group);
         case Group::dp_cp:
         case Group::shard:
-        case Group::replica: break;
+        case Group::replica:
+            break;
     }
     runs = {grid.along(Dim::cp), grid.along(Dim::dp)};
     std::sort(runs.begin(), runs.end(),
@@ -203,8 +219,8 @@ PathLevel host_level(const Scenario& scenario, const NodeTemplate& node) {
     level.name = name_of(ScaleupKind::pcie);
     const FabricProfile* profile = profile_of(scenario, level.name);
     set_profile(profile, level);
-    level.per_rank = node.scaleup.peer_access ? planned(node.host.pcie_per_device, profile)
-                                              : through_host(node);
+    level.per_rank =
+        node.scaleup.peer_access ? planned(node.host.pcie_per_device, profile) : through_host(node);
     level.per_link = level.per_rank;
     return level;
 }
@@ -241,19 +257,21 @@ const NodeTemplate& slowest_node(const Cluster& cluster) {
     return *slowest;
 }
 
-}  // namespace
+} // namespace
 
 GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group) {
     const std::vector<StridedRanks> runs = ranks_of(layout, group);
     GroupPath path;
-    for (const StridedRanks& run : runs) path.ranks *= run.size;
+    for (const StridedRanks& run : runs)
+        path.ranks *= run.size;
     if (path.ranks <= 1 || scenario.cluster.node_groups.empty()) return path;
 
     const std::int64_t all = rank_count(layout);
     const NodeTemplate& node = slowest_node(scenario.cluster);
     const std::int64_t devices = std::max<std::int64_t>(1, node.devices);
-    const std::int64_t domain =
-        node.scaleup.domain_devices > 0 ? node.scaleup.domain_devices : devices;
+    std::int64_t domain = node.scaleup.domain_devices > 0 ? node.scaleup.domain_devices : devices;
+    // a fabric of this kind is the scale-up network itself
+    if (scenario.cluster.fabric.kind == FabricKind::nvlink_domain) domain = std::max(domain, all);
     std::int64_t reached = 1; // ranks of the group inside the units below
 
     const std::int64_t in_domain = members_within(runs, domain, all);
@@ -300,4 +318,4 @@ GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group) {
     return path;
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

@@ -11,14 +11,15 @@ namespace shardplan::sim {
 
 /// One tier a group's traffic crosses, innermost first.
 struct PathLevel {
-    std::string_view name;    ///< "nvswitch", "infiniband"; name of the fabric profile
-    std::int64_t members = 1; ///< of these units (ranks at the innermost level) in one unit of the next
-    Bandwidth per_rank;       ///< of one direction for each rank when all ranks send, sharing applied
-    Bandwidth per_link;       ///< the most one pair reaches (its card or link)
+    std::string_view name; ///< "nvswitch", "infiniband"; name of the fabric profile
+    std::int64_t members =
+        1;              ///< of these units (ranks at the innermost level) in one unit of the next
+    Bandwidth per_rank; ///< of one direction for each rank when all ranks send, sharing applied
+    Bandwidth per_link; ///< the most one pair reaches (its card or link)
     std::int64_t sharing_groups = 1; ///< groups that use the same links at the same time
-    Seconds step_latency;     ///< of one message
-    Seconds launch_latency;   ///< once per collective
-    Bytes half_size;          ///< bytes sent per rank at which half the bandwidth is reached
+    Seconds step_latency;            ///< of one message
+    Seconds launch_latency;          ///< once per collective
+    Bytes half_size;                 ///< bytes sent per rank at which half the bandwidth is reached
 
     friend bool operator==(const PathLevel&, const PathLevel&) = default;
 };
@@ -27,7 +28,8 @@ struct PathLevel {
 /// code never sees a group size alone.
 struct GroupPath {
     std::int64_t ranks = 1;
-    std::vector<PathLevel> levels; ///< only levels the group crosses; the product of members = ranks
+    std::vector<PathLevel>
+        levels; ///< only levels the group crosses; the product of members = ranks
 
     friend bool operator==(const GroupPath&, const GroupPath&) = default;
 };

@@ -13,12 +13,18 @@ double share_of(ScheduleKind schedule, const StagePass& s, double chunks) {
     const double w = s.backward_weight.value();
     switch (schedule) {
         case ScheduleKind::gpipe:
-        case ScheduleKind::one_f_one_b: return f + b + w;
-        case ScheduleKind::interleaved: return (f + b + w) / chunks;
-        case ScheduleKind::zb_h1: return std::max(0.0, f + b - w);
-        case ScheduleKind::zb_h2: return std::max(0.0, f + b - 2.0 * w);
-        case ScheduleKind::zb_v: return std::max(0.0, f + b - 2.0 * w) / 2.0;
-        case ScheduleKind::dual_pipe: return 0.0;
+        case ScheduleKind::one_f_one_b:
+            return f + b + w;
+        case ScheduleKind::interleaved:
+            return (f + b + w) / chunks;
+        case ScheduleKind::zb_h1:
+            return std::max(0.0, f + b - w);
+        case ScheduleKind::zb_h2:
+            return std::max(0.0, f + b - 2.0 * w);
+        case ScheduleKind::zb_v:
+            return std::max(0.0, f + b - 2.0 * w) / 2.0;
+        case ScheduleKind::dual_pipe:
+            return 0.0;
     }
     return f + b + w;
 }
@@ -42,7 +48,7 @@ double common_share(ScheduleKind schedule, const StagePass& slowest, std::int64_
     return 0.0;
 }
 
-}  // namespace
+} // namespace
 
 PipelineTime pipeline_time(ScheduleKind schedule, const std::vector<StagePass>& stages,
                            std::int64_t micro_batches, std::int64_t chunks) {
@@ -68,4 +74,4 @@ PipelineTime pipeline_time(ScheduleKind schedule, const std::vector<StagePass>& 
     return out;
 }
 
-}  // namespace shardplan::sim
+} // namespace shardplan::sim

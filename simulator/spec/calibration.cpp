@@ -4,16 +4,19 @@ namespace shardplan::sim {
 
 void describe(FieldVisitor& v, CalibrationEntry& x) {
     field(v,
-          {"path", "path", "The Constant it replaces, as explain prints it: stack.time.launch.", true},
+          {"path", "path", "The Constant it replaces, as explain prints it: stack.time.launch.",
+           true},
           x.path);
     field(v, {"subject", "subject", "Device or network it holds for; empty: any."}, x.subject);
     field(v, {"value", "value", "In the base unit of the Constant.", true}, x.value);
     field(v,
-          {"size_lo", "smallest size", "Smallest bytes or flops it was fitted on; 0: any.", false, 0.0},
+          {"size_lo", "smallest size", "Smallest bytes or flops it was fitted on; 0: any.", false,
+           0.0},
           x.size_lo);
-    field(v,
-          {"size_hi", "largest size", "Largest bytes or flops it was fitted on; 0: any.", false, 0.0},
-          x.size_hi);
+    field(
+        v,
+        {"size_hi", "largest size", "Largest bytes or flops it was fitted on; 0: any.", false, 0.0},
+        x.size_hi);
     field(v, {"residual", "residual", "Relative residual of the fit.", false, 0.0}, x.residual);
     field(v, {"samples", "samples", "Number of measurements.", false, 0.0}, x.samples);
     field(v, {"source", "source", "What was measured, and how.", true}, x.source);

@@ -11,15 +11,16 @@ std::int64_t device_count(const Cluster& cluster) {
 }
 
 void describe(FieldVisitor& v, Scaleup& x) {
-    field(v,
-          {"kind", "kind", "none, nvswitch, nvlink_mesh, xgmi_mesh, or pcie (no other link)."},
+    field(v, {"kind", "kind", "none, nvswitch, nvlink_mesh, xgmi_mesh, or pcie (no other link)."},
           x.kind);
-    field(v,
-          {"per_device", "bandwidth per device", "All links of one device together, one direction."},
-          x.per_device);
+    field(
+        v,
+        {"per_device", "bandwidth per device", "All links of one device together, one direction."},
+        x.per_device);
     field(v,
           {"domain_devices", "devices per domain",
-           "Devices that reach one another over this network: a multiple of the devices of a node, or "
+           "Devices that reach one another over this network: a multiple of the devices of a node, "
+           "or "
            "a divisor (bridged pairs: 2); 0: those of the node.",
            false, 0.0, 1e6},
           x.domain_devices);
@@ -32,7 +33,9 @@ void describe(FieldVisitor& v, Scaleup& x) {
 }
 
 void describe(FieldVisitor& v, Nics& x) {
-    field(v, {"count", "cards", "Network cards of one node that carry training traffic.", false, 0.0, 1024},
+    field(v,
+          {"count", "cards", "Network cards of one node that carry training traffic.", false, 0.0,
+           1024},
           x.count);
     field(v, {"per_nic", "bandwidth per card", "One card, one direction."}, x.per_nic);
     field(v,
@@ -48,17 +51,19 @@ void describe(FieldVisitor& v, Host& x) {
            false, 0.0},
           x.memory);
     field(v,
-          {"memory_bandwidth", "memory bandwidth", "Host memory bandwidth of one node; 0: not known.",
-           false, 0.0},
+          {"memory_bandwidth", "memory bandwidth",
+           "Host memory bandwidth of one node; 0: not known.", false, 0.0},
           x.memory_bandwidth);
-    field(v, {"nvme", "local storage", "NVMe of one node; 0: none or not known.", false, 0.0}, x.nvme);
+    field(v, {"nvme", "local storage", "NVMe of one node; 0: none or not known.", false, 0.0},
+          x.nvme);
     field(v,
           {"nvme_bandwidth", "local storage bandwidth", "NVMe bandwidth of one node; 0: not known.",
            false, 0.0},
           x.nvme_bandwidth);
-    field(v,
-          {"pcie_per_device", "bandwidth to a device", "Device to host, one direction, one device."},
-          x.pcie_per_device);
+    field(
+        v,
+        {"pcie_per_device", "bandwidth to a device", "Device to host, one direction, one device."},
+        x.pcie_per_device);
 }
 
 void describe(FieldVisitor& v, Vertex& x) {
@@ -69,7 +74,8 @@ void describe(FieldVisitor& v, Vertex& x) {
 void describe(FieldVisitor& v, GraphLink& x) {
     field(v, {"from", "from", "Name of one vertex.", true}, x.from);
     field(v, {"to", "to", "Name of the other vertex.", true}, x.to);
-    field(v, {"count", "parallel links", "Number of equal links between the two.", false, 1.0, 1024},
+    field(v,
+          {"count", "parallel links", "Number of equal links between the two.", false, 1.0, 1024},
           x.count);
     field(v, {"bandwidth", "bandwidth", "Of one link, one direction.", true}, x.bandwidth);
     field(v, {"latency", "latency", "Of one link; 0: the default of its kind.", false, 0.0, 1.0},
@@ -77,10 +83,13 @@ void describe(FieldVisitor& v, GraphLink& x) {
 }
 
 void describe(FieldVisitor& v, NodeTemplate& x) {
-    field(v, {"device", "device", "Name or alias of a product in the catalogue or in this file.", true},
-          x.device);
+    field(
+        v,
+        {"device", "device", "Name or alias of a product in the catalogue or in this file.", true},
+        x.device);
     field(v, {"devices", "devices", "Devices of one node.", true, 1.0, 1e6}, x.devices);
-    field(v, {"scaleup", "scale-up network", "The network between the devices of a node."}, x.scaleup);
+    field(v, {"scaleup", "scale-up network", "The network between the devices of a node."},
+          x.scaleup);
     field(v, {"nics", "network cards", "The cards that carry training traffic."}, x.nics);
     field(v, {"host", "host", "What the devices are plugged into."}, x.host);
     field(v,
@@ -98,9 +107,10 @@ void describe(FieldVisitor& v, NodeGroup& x) {
           {"price_per_device_hour", "price per device hour",
            "In the currency of the cluster; 0: not known.", false, 0.0, 1e6},
           x.price_per_device_hour);
-    field(v,
-          {"mean_time_to_failure", "mean time to failure", "Of one node; 0: not known.", false, 0.0},
-          x.mean_time_to_failure);
+    field(
+        v,
+        {"mean_time_to_failure", "mean time to failure", "Of one node; 0: not known.", false, 0.0},
+        x.mean_time_to_failure);
 }
 
 void describe(FieldVisitor& v, FabricLevel& x) {
@@ -114,7 +124,8 @@ void describe(FieldVisitor& v, FabricLevel& x) {
            "Capacity towards the nodes over capacity towards the next level; 1: none.", false, 1.0,
            1000.0},
           x.oversubscription);
-    field(v, {"latency", "latency", "Added by crossing this level once.", false, 0.0, 1.0}, x.latency);
+    field(v, {"latency", "latency", "Added by crossing this level once.", false, 0.0, 1.0},
+          x.latency);
 }
 
 void describe(FieldVisitor& v, Fabric& x) {
@@ -124,9 +135,10 @@ void describe(FieldVisitor& v, Fabric& x) {
            "nvlink_domain (all devices in one NVLink domain, the cards idle)."},
           x.kind);
     field(v, {"rails", "rails", "Card i of every node hangs on leaf i."}, x.rails);
-    field(v,
-          {"levels", "levels", "Levels of the switch tree, from the leaf up; empty: one flat level."},
-          x.levels);
+    field(
+        v,
+        {"levels", "levels", "Levels of the switch tree, from the leaf up; empty: one flat level."},
+        x.levels);
 }
 
 void describe(FieldVisitor& v, StorageTier& x) {
@@ -135,23 +147,27 @@ void describe(FieldVisitor& v, StorageTier& x) {
     field(v, {"read_per_node", "read rate per node", "0: not known.", false, 0.0}, x.read_per_node);
     field(v, {"write_per_node", "write rate per node", "0: not known.", false, 0.0},
           x.write_per_node);
-    field(v, {"write_total", "write rate in all", "Of all nodes together; 0: no common limit.", false, 0.0},
+    field(v,
+          {"write_total", "write rate in all", "Of all nodes together; 0: no common limit.", false,
+           0.0},
           x.write_total);
 }
 
 void describe(FieldVisitor& v, Cluster& x) {
     field(v, {"name", "name", "Name of the cluster.", true}, x.name);
-    field(v, {"note", "note", "Where the figures are from, and what else one should know."}, x.note);
+    field(v, {"note", "note", "Where the figures are from, and what else one should know."},
+          x.note);
     field(v, {"node_groups", "node groups", "Groups of equal nodes, in rank order.", true},
           x.node_groups);
     field(v, {"fabric", "fabric", "The network between nodes."}, x.fabric);
     field(v, {"storage", "storage", "Shared storage."}, x.storage);
     field(v, {"currency", "currency", "Currency of the prices."}, x.currency);
-    field(v,
-          {"scalable", "scalable",
-           "The node count is an example, --gpus adds nodes of the same kind; false: no more can be "
-           "asked for than the file lists."},
-          x.scalable);
+    field(
+        v,
+        {"scalable", "scalable",
+         "The node count is an example, --gpus adds nodes of the same kind; false: no more can be "
+         "asked for than the file lists."},
+        x.scalable);
     field(v,
           {"devices", "devices", "Products described in this file; they win over the catalogue."},
           x.devices);

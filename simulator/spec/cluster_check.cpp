@@ -29,10 +29,10 @@ Status check_link(const LinkBandwidth& link, const std::string& where) {
     for (const auto& [key, value] :
          {std::pair{"achievable", link.achievable}, std::pair{"measured", link.measured}}) {
         if (value && *value > link.physical * sheet_tolerance) {
-            return problem(where + "/" + key,
-                           to_text(*value) + " is more than the physical bandwidth " +
-                               to_text(link.physical),
-                           "give every bandwidth for one direction, and mend the wrong one");
+            return problem(
+                where + "/" + key,
+                to_text(*value) + " is more than the physical bandwidth " + to_text(link.physical),
+                "give every bandwidth for one direction, and mend the wrong one");
         }
     }
     return Done{};
@@ -163,9 +163,10 @@ Status check_graph(const NodeTemplate& node, const std::string& where) {
 // --- nodes and fabric ------------------------------------------------------------------------
 
 Status check_node_links(const NodeTemplate& node, const std::string& where) {
-    for (const auto& [key, link] : {std::pair{"/scaleup/per_device", &node.scaleup.per_device},
-                                    std::pair{"/nics/per_nic", &node.nics.per_nic},
-                                    std::pair{"/host/pcie_per_device", &node.host.pcie_per_device}}) {
+    for (const auto& [key, link] :
+         {std::pair{"/scaleup/per_device", &node.scaleup.per_device},
+          std::pair{"/nics/per_nic", &node.nics.per_nic},
+          std::pair{"/host/pcie_per_device", &node.host.pcie_per_device}}) {
         if (Status status = check_link(*link, where + key); !status) {
             return status;
         }
@@ -183,8 +184,8 @@ Status check_node_links(const NodeTemplate& node, const std::string& where) {
     const std::int64_t domain = node.scaleup.domain_devices;
     if (domain > 0 && domain % node.devices != 0 && node.devices % domain != 0) {
         return problem(where + "/scaleup/domain_devices",
-                       "a domain of " + std::to_string(domain) + " devices cuts through a node of " +
-                           std::to_string(node.devices),
+                       "a domain of " + std::to_string(domain) +
+                           " devices cuts through a node of " + std::to_string(node.devices),
                        "write a multiple or a divisor of the devices of a node, or 0 for one node");
     }
     return Done{};
@@ -203,7 +204,8 @@ Status check_group(const NodeGroup& group, const std::string& where) {
         return problem(node + "/devices", "the node holds no device", "write 1 or more");
     }
     if (group.count > most_devices || group.node.devices > most_devices / group.count) {
-        return problem(where + "/count", "more than 16 777 216 devices", "describe a smaller cluster");
+        return problem(where + "/count", "more than 16 777 216 devices",
+                       "describe a smaller cluster");
     }
     if (Status status = check_node_links(group.node, node); !status) {
         return status;
@@ -214,10 +216,9 @@ Status check_group(const NodeGroup& group, const std::string& where) {
 /// All devices in one scale-up domain need no other network.
 bool one_domain(const Cluster& cluster) {
     const std::int64_t total = device_count(cluster);
-    return std::all_of(cluster.node_groups.begin(), cluster.node_groups.end(),
-                       [&](const NodeGroup& group) {
-                           return group.node.scaleup.domain_devices >= total;
-                       });
+    return std::all_of(
+        cluster.node_groups.begin(), cluster.node_groups.end(),
+        [&](const NodeGroup& group) { return group.node.scaleup.domain_devices >= total; });
 }
 
 Status check_between_nodes(const Cluster& cluster, const std::string& where) {

@@ -28,17 +28,20 @@ Bandwidth usable(const LinkBandwidth& link) {
 }
 
 void describe(FieldVisitor& v, LinkBandwidth& x) {
-    field(v, {"physical", "sheet bandwidth", "Bandwidth of one direction as the sheet says.", true, 0.0},
-          x.physical);
+    field(
+        v,
+        {"physical", "sheet bandwidth", "Bandwidth of one direction as the sheet says.", true, 0.0},
+        x.physical);
     field(v,
           {"achievable", "achievable bandwidth",
            "Bandwidth of one direction that software reaches at best; absent: not known.", false,
            0.0},
           x.achievable);
-    field(v,
-          {"measured", "measured bandwidth",
-           "Bandwidth of one direction measured on this machine; absent: not measured.", false, 0.0},
-          x.measured);
+    field(
+        v,
+        {"measured", "measured bandwidth",
+         "Bandwidth of one direction measured on this machine; absent: not measured.", false, 0.0},
+        x.measured);
 }
 
 void describe(FieldVisitor& v, AssumedAlias& x) {
@@ -51,7 +54,8 @@ namespace {
 void describe_identity(FieldVisitor& v, Device& x) {
     field(v, {"name", "name", "Name of the product, unique in the catalogue.", true}, x.name);
     field(v, {"vendor", "vendor", "Who makes it."}, x.vendor);
-    field(v, {"arch", "architecture", "Architecture, in lower case: hopper, ampere, cdna3."}, x.arch);
+    field(v, {"arch", "architecture", "Architecture, in lower case: hopper, ampere, cdna3."},
+          x.arch);
     field(v,
           {"compute_capability", "compute capability",
            "CUDA compute capability or GPU target; empty where there is none."},
@@ -67,17 +71,17 @@ void describe_identity(FieldVisitor& v, Device& x) {
 
 void describe(FieldVisitor& v, Device& x) {
     describe_identity(v, x);
-    field(v,
-          {"peak_dense", "dense peaks",
-           "Dense peak of matrix products by format (fp32, tf32, fp16, bf16, fp8, int8, fp4; "
-           "fp32_matrix where matrix units multiply fp32), never the sparse figure; absent: no such "
-           "unit, or not known.",
-           false, 0.0},
-          x.peak_dense);
+    field(
+        v,
+        {"peak_dense", "dense peaks",
+         "Dense peak of matrix products by format (fp32, tf32, fp16, bf16, fp8, int8, fp4; "
+         "fp32_matrix where matrix units multiply fp32), never the sparse figure; absent: no such "
+         "unit, or not known.",
+         false, 0.0},
+        x.peak_dense);
     field(v, {"memory_label", "memory as sold", "Device memory as the label says.", true, 0.0},
           x.memory_label);
-    field(v,
-          {"memory_visible", "visible memory", "Device memory that a process sees.", true, 0.0},
+    field(v, {"memory_visible", "visible memory", "Device memory that a process sees.", true, 0.0},
           x.memory_visible);
     field(v, {"memory_type", "memory type", "HBM3, GDDR6X, ..."}, x.memory_type);
     field(v, {"memory_bandwidth", "memory bandwidth", "Bandwidth of the device memory.", true},
@@ -88,8 +92,8 @@ void describe(FieldVisitor& v, Device& x) {
            "pcie."},
           x.scaleup_kind);
     field(v,
-          {"scaleup_links", "scale-up links", "Number of scale-up links of one device; 0: not known.",
-           false, 0.0},
+          {"scaleup_links", "scale-up links",
+           "Number of scale-up links of one device; 0: not known.", false, 0.0},
           x.scaleup_links);
     field(v,
           {"scaleup_per_direction", "scale-up bandwidth",

@@ -13,9 +13,10 @@ void describe(FieldVisitor& v, FabricProfile& x) {
           x.step_latency);
     field(v, {"launch_latency", "latency per call", "Time of one collective call.", true},
           x.launch_latency);
-    field(v,
-          {"half_size", "half size", "Bytes per rank at which half the bandwidth is reached.", true},
-          x.half_size);
+    field(
+        v,
+        {"half_size", "half size", "Bytes per rank at which half the bandwidth is reached.", true},
+        x.half_size);
 }
 
 } // namespace shardplan::sim

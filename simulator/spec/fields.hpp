@@ -26,7 +26,9 @@ struct FieldMeta {
     std::string_view key;   ///< name inside its object, snake_case
     std::string_view label; ///< a few words for tables and forms
     std::string_view doc;   ///< one sentence: meaning, unit, what the default stands for
-    bool required = false;  ///< absent is an error; otherwise the default is taken and recorded
+    /// Absent is an error; otherwise the default is taken and recorded. A number whose default lies
+    /// outside its bounds is required in any case.
+    bool required = false;
     double lo = -std::numeric_limits<double>::infinity(); ///< smallest legal number, base units
     double hi = std::numeric_limits<double>::infinity();  ///< largest legal number, base units
 };

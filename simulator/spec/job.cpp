@@ -9,25 +9,26 @@ void describe(FieldVisitor& v, Sequence& x) {
            false, 0.0, 1e9},
           x.max);
     field(v,
-          {"mean", "mean sample", "Mean tokens of a sample; 0: the longest (packed or padded).", false,
-           0.0, 1e9},
+          {"mean", "mean sample", "Mean tokens of a sample; 0: the longest (packed or padded).",
+           false, 0.0, 1e9},
           x.mean);
-    field(v,
-          {"mean_square", "mean square of samples",
-           "Mean of the squared lengths, in tokens^2, which decides attention work; 0: the square of "
-           "the mean.",
-           false, 0.0, 1e18},
-          x.mean_square);
+    field(
+        v,
+        {"mean_square", "mean square of samples",
+         "Mean of the squared lengths, in tokens^2, which decides attention work; 0: the square of "
+         "the mean.",
+         false, 0.0, 1e18},
+        x.mean_square);
 }
 
 void describe(FieldVisitor& v, GlobalBatch& x) {
     field(v,
-          {"sequences", "samples per step", "Samples of one optimizer step over all ranks; 0: given in tokens.",
-           false, 0.0, 1e9},
+          {"sequences", "samples per step",
+           "Samples of one optimizer step over all ranks; 0: given in tokens.", false, 0.0, 1e9},
           x.sequences);
     field(v,
-          {"tokens", "tokens per step", "Tokens of one optimizer step over all ranks; 0: given in samples.",
-           false, 0.0, 1e13},
+          {"tokens", "tokens per step",
+           "Tokens of one optimizer step over all ranks; 0: given in samples.", false, 0.0, 1e13},
           x.tokens);
     field(v, {"held", "held", "The planner may not change the batch."}, x.held);
 }
@@ -58,20 +59,20 @@ void describe(FieldVisitor& v, Method& x) {
 }
 
 void describe(FieldVisitor& v, Optimizer& x) {
-    field(v,
-          {"kind", "optimizer", "adamw, adamw_8bit, sgd, sgd_momentum, muon or adafactor."}, x.kind);
+    field(v, {"kind", "optimizer", "adamw, adamw_8bit, sgd, sgd_momentum, muon or adafactor."},
+          x.kind);
     field(v, {"state", "moments", "Format of the moments."}, x.state);
 }
 
 void describe(FieldVisitor& v, MoeLoad& x) {
     field(v,
           {"capacity", "capacity factor",
-           "Tokens an expert has room for over the mean, with padding and drops; 0: dropless.", false,
-           0.0, 1000.0},
+           "Tokens an expert has room for over the mean, with padding and drops; 0: dropless.",
+           false, 0.0, 1000.0},
           x.capacity);
     field(v,
-          {"imbalance", "imbalance", "Tokens of the busiest rank over the mean; 1: balanced.", false,
-           1.0, 1000.0},
+          {"imbalance", "imbalance", "Tokens of the busiest rank over the mean; 1: balanced.",
+           false, 1.0, 1000.0},
           x.imbalance);
 }
 
@@ -91,10 +92,10 @@ void describe(FieldVisitor& v, Constraints& x) {
     describe_degree(v, "ep", "expert parallel degrees", x.ep);
     describe_degree(v, "dp", "data parallel degrees", x.dp);
     describe_degree(v, "micro_batch", "micro-batch sizes", x.micro_batch);
-    field(v,
-          {"recompute", "recomputation",
-           "any (the planner chooses), forbid, or full (insisted on)."},
-          x.recompute);
+    field(
+        v,
+        {"recompute", "recomputation", "any (the planner chooses), forbid, or full (insisted on)."},
+        x.recompute);
     field(v,
           {"memory_cap", "memory cap",
            "Per device, below the usable memory; absent: the usable memory.", false, 0.0},
@@ -114,8 +115,8 @@ void describe(FieldVisitor& v, Job& x) {
     field(v, {"constraints", "constraints", "What a layout must keep to."}, x.constraints);
     field(v,
           {"tokens_to_train", "tokens to train",
-           "Tokens of the whole run; 0: not stated, then no calendar and no total cost.", false, 0.0,
-           1e18},
+           "Tokens of the whole run; 0: not stated, then no calendar and no total cost.", false,
+           0.0, 1e18},
           x.tokens_to_train);
     field(v, {"objective", "objective", "What plans are ranked by: time, cost or headroom."},
           x.objective);

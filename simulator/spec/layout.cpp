@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -34,6 +35,31 @@ Id intern_in(std::vector<T>& entries, const T& value) {
     }
     assert(index <= static_cast<std::size_t>(static_cast<Id>(-1)));
     return static_cast<Id>(index);
+}
+
+/// "write pp2 or pp4": the neighbours of the first degree whose change makes the replica divide the
+/// devices; empty if no single degree can.
+std::string dividing_degrees(const Layout& layout, std::int64_t devices) {
+    const std::int64_t replica = std::int64_t{layout.tp} * layout.cp * layout.pp;
+    const std::array<std::pair<std::string_view, std::int64_t>, 3> degrees = {
+        {{"pp", layout.pp}, {"cp", layout.cp}, {"tp", layout.tp}}};
+    for (const auto& [name, degree] : degrees) {
+        const std::int64_t room = devices / (replica / degree);
+        if (degree == 1 || devices % (replica / degree) != 0 || room % degree == 0) {
+            continue;
+        }
+        std::int64_t below = degree - 1;
+        while (room % below != 0) {
+            --below;
+        }
+        std::int64_t above = degree + 1;
+        while (above < room && room % above != 0) {
+            ++above;
+        }
+        return above <= room ? fmt::format("write {}{} or {}{}", name, below, name, above)
+                             : fmt::format("write {}{}", name, below);
+    }
+    return {};
 }
 
 } // namespace
@@ -159,10 +185,11 @@ Result<Layout> complete_layout(const ParsedLayout& parsed, std::int64_t devices,
         return layout;
     }
     if (devices % replica != 0 && !idle_allowed) {
+        const std::string near = dividing_degrees(layout, devices);
         return fail(
             fmt::format("{} is {} devices, which does not divide {}", product, replica, devices),
-            fmt::format("use {} or {} devices, or change a degree", replica * copies,
-                        replica * (copies + 1)));
+            fmt::format("{}use {} or {} devices", near.empty() ? "" : near + ", or ",
+                        replica * copies, replica * (copies + 1)));
     }
     layout.dp = static_cast<std::uint32_t>(std::min(copies, max_dp));
     return layout;

@@ -96,17 +96,18 @@ struct Layout {
     std::uint16_t pp = 1;
     std::uint16_t chunks = 1; ///< v: model chunks per stage
     std::uint16_t ep = 1;
-    std::uint16_t etp = 0; ///< tensor split of experts; 0 = tp
-    std::uint16_t stack = 0; ///< 0 = the scenario's
-    std::uint16_t comm_policy = 0; ///< 0 = the stack's
+    std::uint16_t etp = 0;               ///< tensor split of experts; 0 = tp
+    std::uint16_t stack = 0;             ///< 0 = the scenario's
+    std::uint16_t comm_policy = 0;       ///< 0 = the stack's
     std::uint16_t offload_optimizer = 0; ///< thousandths of the states held off the device
     std::uint16_t offload_parameters = 0;
     std::uint16_t offload_activations = 0;
-    std::uint8_t order = 0; ///< index into the permutations of (tp, cp, ep, dp, pp); 0 = tp-cp-ep-dp-pp
+    std::uint8_t order =
+        0;           ///< index into the permutations of (tp, cp, ep, dp, pp); 0 = tp-cp-ep-dp-pp
     bool sp = false; ///< Megatron sequence parallelism
     CpKind cp_kind = CpKind::ring;
     Shard shard = Shard::none;
-    bool reshard = true; ///< zero3: parameters are released after the forward pass
+    bool reshard = true;       ///< zero3: parameters are released after the forward pass
     std::uint8_t prefetch = 1; ///< units gathered ahead
     WrapUnit wrap = WrapUnit::block;
     ScheduleKind schedule = ScheduleKind::one_f_one_b;

@@ -2,7 +2,11 @@
 #include <array>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "simulator/spec/layout_reader.hpp"
+#include "simulator/units/in_quotes.hpp"
+#include "simulator/units/nearest.hpp"
 
 namespace shardplan::sim {
 
@@ -355,8 +359,9 @@ Status read_term(Reader& r, std::string_view term) {
         for (const Term& t : terms) {
             spellings.push_back(t.spelling);
         }
-        return r.error("is no term of a layout",
-                       nearest_hint(term, std::span<const std::string_view>(spellings)));
+        return Error{ErrorCode::bad_input, std::string(r.where),
+                     fmt::format("{} is no term of a layout", in_quotes(term)),
+                     nearest_hint(term, std::span<const std::string_view>(spellings))};
     }
     if (!rest.empty() && rest.front() == '=') {
         rest.remove_prefix(1);

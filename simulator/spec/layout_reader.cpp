@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <charconv>
 
+#include <fmt/format.h>
+
+#include "simulator/units/in_quotes.hpp"
+#include "simulator/units/nearest.hpp"
+
 namespace shardplan::sim::layout_reader {
 
 Error Reader::error(std::string what, std::string hint) const {
@@ -82,6 +87,11 @@ Result<std::int64_t> read_fraction(const Reader& r, std::string_view text) {
         return r.error(fmt::format("{} is outside 0.001 to 1.0", in_quotes(text)), hint);
     }
     return thousandths;
+}
+
+Error unknown_word(const Reader& r, std::string_view what, std::string_view text,
+                   std::span<const std::string_view> names) {
+    return r.error(fmt::format("{} is no {}", in_quotes(text), what), nearest_hint(text, names));
 }
 
 } // namespace shardplan::sim::layout_reader

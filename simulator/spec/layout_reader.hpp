@@ -6,11 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "simulator/spec/layout.hpp"
-#include "simulator/units/in_quotes.hpp"
-#include "simulator/units/nearest.hpp"
 
 /// Helpers of the reader of layouts' text form; only layout_parse.cpp and its helper include this.
 namespace shardplan::sim::layout_reader {
@@ -52,13 +48,16 @@ Status read_degree(Reader& r, std::string_view name, std::string_view digits, st
     return Done{};
 }
 
-/// Reads a word of an enum.
+/// The Error of a word that is none of `names`.
+Error unknown_word(const Reader& r, std::string_view what, std::string_view text,
+                   std::span<const std::string_view> names);
+
+/// Reads a word of an enum; `what` names the enum in the Error.
 template <class E>
 Status read_choice(const Reader& r, std::string_view what, std::string_view text, E& target) {
     const std::optional<E> value = enum_from<E>(text);
     if (!value) {
-        return r.error(fmt::format("{} is no {}", in_quotes(text), what),
-                       nearest_hint(text, std::span<const std::string_view>(EnumNames<E>::names)));
+        return unknown_word(r, what, text, EnumNames<E>::names);
     }
     target = *value;
     return Done{};

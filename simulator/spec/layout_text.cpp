@@ -16,6 +16,16 @@ std::string fraction_text(std::int64_t thousandths) {
     return text;
 }
 
+/// Items with dashes between them.
+template <class List, class Show>
+std::string joined(const List& list, Show show) {
+    std::string text;
+    for (const auto& item : list) {
+        text += fmt::format("{}{}", text.empty() ? "" : "-", show(item));
+    }
+    return text;
+}
+
 } // namespace
 
 std::string to_text(const Layout& layout, const LayoutTables& tables) {
@@ -81,18 +91,11 @@ std::string to_text(const Layout& layout, const LayoutTables& tables) {
         add(fmt::format("sched={}", name_of(layout.schedule)));
     }
     if (layout.order != 0) {
-        std::string order;
-        for (const Dim dim : order_of(layout.order)) {
-            order += fmt::format("{}{}", order.empty() ? "" : "-", name_of(dim));
-        }
-        add("order=" + order);
+        add("order=" + joined(order_of(layout.order), [](Dim dim) { return name_of(dim); }));
     }
     if (layout.stage_map != 0) {
-        std::string stages;
-        for (const std::int64_t layers : tables.stage_map(layout.stage_map).layers) {
-            stages += fmt::format("{}{}", stages.empty() ? "" : "-", layers);
-        }
-        add("stages=" + stages);
+        add("stages=" + joined(tables.stage_map(layout.stage_map).layers,
+                               [](std::int64_t layers) { return layers; }));
     }
     if (layout.stack != 0) {
         add("stack=" + tables.stack(layout.stack));

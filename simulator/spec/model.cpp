@@ -231,10 +231,10 @@ void describe(FieldVisitor& v, Embedding& x) {
 void describe(FieldVisitor& v, ModelSpec& x) {
     FieldMeta probability = count(
         "attention_dropout", "attention dropout",
-        "Probability that an attention weight is dropped; above 0 the masks are stored.", 1.0);
+        "Probability that an attention weight is dropped; above 0 the masks are stored.", 0.999);
     field(v, plain("name", "name", "Name of the model."), x.name);
     field(v, plain("family", "family", "Hugging Face model_type, or custom."), x.family);
-    field(v, plain("source", "source", "Where the shape was published."), x.source);
+    field(v, plain("source", "source", "Publication or page to compare the shape with."), x.source);
     field(v, plain("parts", "parts", "Stacks of blocks; exactly one is the trunk.", true), x.parts);
     field(v,
           plain("block_kinds", "block kinds", "The kinds of blocks the parts are made of.", true),

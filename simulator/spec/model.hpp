@@ -169,7 +169,7 @@ struct Embedding {
 struct ModelSpec {
     std::string name;
     std::string family;      ///< Hugging Face model_type, or "custom"
-    std::string source;      ///< where the shape was published
+    std::string source;      ///< where to look up the shape
     std::vector<Part> parts; ///< the first with role trunk is the language model
     std::vector<BlockKind> block_kinds;
     Embedding embedding;

@@ -1,19 +1,19 @@
 #include "simulator/spec/model_check.hpp"
 
-#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "simulator/spec/parameters.hpp"
+#include "simulator/units/text.hpp"
 
 namespace shardplan::sim {
 
 namespace {
 
 constexpr std::int64_t largest_total = std::int64_t{1} << 62;
-constexpr std::int64_t largest_size = std::int64_t{1} << 40;
 constexpr std::int64_t largest_blocks = std::int64_t{1} << 20;
 
 /// Collects the first thing that is wrong.
@@ -32,24 +32,6 @@ public:
             fail(path, "is " + std::to_string(value) + ", but this kind needs it",
                  "a whole number of at least 1");
         }
-        at_most(path, value, largest_size);
-    }
-    void not_negative(const std::string& path, std::int64_t value) {
-        if (value < 0) {
-            fail(path, "is negative (" + std::to_string(value) + ")", "0 or more");
-        }
-        at_most(path, value, largest_size);
-    }
-    void at_most(const std::string& path, std::int64_t value, std::int64_t hi) {
-        if (value > hi) {
-            fail(path, std::to_string(value) + " is beyond any model",
-                 "at most " + std::to_string(hi));
-        }
-    }
-    void probability(const std::string& path, double value) {
-        if (!(value >= 0.0 && value < 1.0)) {
-            fail(path, "is not a probability below 1", "0 for no dropout");
-        }
     }
     [[nodiscard]] Status result() const {
         if (error_) {
@@ -64,17 +46,60 @@ private:
     std::optional<Error> error_;
 };
 
+/// Compares every number with the bounds that `describe` states for files.
+class BoundsVisitor final : public FieldVisitor {
+public:
+    explicit BoundsVisitor(Checker& check) : check_(check) {}
+
+    void integer(const FieldMeta& meta, std::int64_t& value) override {
+        compare(meta, static_cast<double>(value), std::to_string(value));
+    }
+    void quantity(const FieldMeta& meta, Dimension /*dimension*/, double& base) override {
+        compare(meta, base, std::to_string(base));
+    }
+    void flag(const FieldMeta& /*meta*/, bool& /*value*/) override {}
+    void text(const FieldMeta& /*meta*/, std::string& /*value*/) override {}
+    void choice(const FieldMeta& meta, std::span<const std::string_view> names,
+                std::size_t& index) override {
+        if (index >= names.size()) {
+            check_.fail(path_to(meta), "is not one of its kinds", "a kind that has a name");
+            index = 0; // its name will be looked up
+        }
+    }
+    void list(const FieldMeta& meta, ListAccess& items) override {
+        for (std::size_t i = 0; i < items.size(); ++i) {
+            const std::string key = std::string(meta.key) + "[" + std::to_string(i) + "]";
+            FieldMeta element = meta;
+            element.key = key;
+            items.visit(*this, element, i);
+        }
+    }
+    void map(const FieldMeta& /*meta*/, MapAccess& /*items*/) override {} // no model field is one
+    void object(const FieldMeta& meta, ObjectAccess& fields) override {
+        const std::string outer = path_;
+        path_ = path_to(meta) + ".";
+        fields.visit_fields(*this);
+        path_ = outer;
+    }
+    bool optional(const FieldMeta& /*meta*/, bool present) override { return present; }
+
+private:
+    [[nodiscard]] std::string path_to(const FieldMeta& meta) const {
+        return path_ + std::string(meta.key);
+    }
+    void compare(const FieldMeta& meta, double value, const std::string& text) {
+        if (!(value >= meta.lo && value <= meta.hi)) {
+            const auto bound = [](double x) { return group_digits(static_cast<long long>(x)); };
+            check_.fail(path_to(meta), text + " is out of range",
+                        "from " + bound(meta.lo) + " to " + bound(meta.hi));
+        }
+    }
+
+    Checker& check_;
+    std::string path_;
+};
+
 void check_attention(Checker& check, const std::string& path, const Attention& a) {
-    const auto non_negative = {std::pair{"heads", a.heads},    {"kv_heads", a.kv_heads},
-                               {"qk_head_dim", a.qk_head_dim}, {"v_head_dim", a.v_head_dim},
-                               {"rope_dim", a.rope_dim},       {"q_rank", a.q_rank},
-                               {"kv_rank", a.kv_rank},         {"window", a.window}};
-    for (const auto& [key, value] : non_negative) {
-        check.not_negative(path + "." + key, value);
-    }
-    if (a.opaque_parameters < 0) {
-        check.fail(path + ".opaque_parameters", "is negative", "0 or more");
-    }
     if (a.kind == AttentionKind::none || a.kind == AttentionKind::linear ||
         a.kind == AttentionKind::ssm) {
         return;
@@ -108,11 +133,6 @@ void check_attention(Checker& check, const std::string& path, const Attention& a
 }
 
 void check_ffn(Checker& check, const std::string& path, const Ffn& f) {
-    check.not_negative(path + ".width", f.width);
-    check.not_negative(path + ".experts", f.experts);
-    check.not_negative(path + ".top_k", f.top_k);
-    check.not_negative(path + ".expert_width", f.expert_width);
-    check.not_negative(path + ".shared_width", f.shared_width);
     if (f.kind == FfnKind::dense) {
         check.positive(path + ".width", f.width);
     } else if (f.kind == FfnKind::moe) {
@@ -149,17 +169,15 @@ void check_part(Checker& check, const ModelSpec& model, std::size_t index,
     if (part.role == PartRole::trunk || !part.runs.empty()) {
         check.positive(path + ".hidden", part.hidden);
     }
-    check.not_negative(path + ".hidden", part.hidden);
-    check.not_negative(path + ".tokens_per_sample", part.tokens_per_sample);
-    if (part.other_parameters < 0) {
-        check.fail(path + ".other_parameters", "is negative", "0 or more");
-    }
     std::int64_t blocks = 0;
     for (std::size_t r = 0; r < part.runs.size(); ++r) {
         const Run& run = part.runs[r];
         const std::string at = path + ".runs[" + std::to_string(r) + "]";
         check.positive(at + ".count", run.count);
-        check.at_most(at + ".count", run.count, largest_blocks - std::min(blocks, largest_blocks));
+        if (run.count > largest_blocks - blocks) {
+            check.fail(at + ".count", "the part has more blocks than any model",
+                       "at most " + std::to_string(largest_blocks) + " in all");
+        }
         if (run.kind < 0 || run.kind >= static_cast<std::int64_t>(model.block_kinds.size())) {
             check.fail(at + ".kind",
                        "there is no block kind " + std::to_string(run.kind) + " among " +
@@ -186,8 +204,6 @@ void check_part(Checker& check, const ModelSpec& model, std::size_t index,
 
 void check_embedding(Checker& check, const Embedding& e) {
     check.positive("embedding.vocab", e.vocab);
-    check.not_negative("embedding.position_rows", e.position_rows);
-    check.not_negative("embedding.projection_width", e.projection_width);
     if (e.positions == Positions::learned) {
         check.positive("embedding.position_rows", e.position_rows);
     }
@@ -221,6 +237,9 @@ void check_names_and_trunk(Checker& check, const ModelSpec& model) {
 
 Status check_model(const ModelSpec& model, std::string_view where) {
     Checker check(where);
+    ModelSpec visited = model; // describe() takes a mutable value
+    BoundsVisitor bounds(check);
+    describe(bounds, visited);
     check_names_and_trunk(check, model);
     check_kinds(check, model);
     std::vector<std::int64_t> width_of_kind(model.block_kinds.size(), 0);
@@ -228,9 +247,6 @@ Status check_model(const ModelSpec& model, std::string_view where) {
         check_part(check, model, p, width_of_kind);
     }
     check_embedding(check, model.embedding);
-    check.not_negative("max_positions", model.max_positions);
-    check.probability("attention_dropout", model.attention_dropout);
-    check.probability("hidden_dropout", model.hidden_dropout);
     if (check.ok()) {
         const ParameterCounts counts = count_parameters(model);
         if (counts.total >= largest_total || counts.mtp >= largest_total) {

@@ -73,10 +73,9 @@ public:
     bool is_constant = false;
 
     void quantity(const FieldMeta& meta, Dimension /*dimension*/, double& base) override {
-        for (const auto& [key, target] :
-             {std::pair{std::string_view("value"), &constant.value},
-              std::pair{std::string_view("lo"), &constant.lo},
-              std::pair{std::string_view("hi"), &constant.hi}}) {
+        for (const auto& [key, target] : {std::pair{std::string_view("value"), &constant.value},
+                                          std::pair{std::string_view("lo"), &constant.lo},
+                                          std::pair{std::string_view("hi"), &constant.hi}}) {
             if (meta.key == key) {
                 *target = base;
             }
@@ -212,16 +211,16 @@ Status check_job(const Job& job, std::string_view source) {
     }
     const Precision& precision = job.precision;
     if (precision.master != precision.compute && !is_storage_format(precision.master)) {
-        return problem(where + "/precision/master",
-                       "master weights in " + std::string(name_of(precision.master)) +
-                           " are not known",
-                       "write fp32, or the compute format for no extra copy");
+        return problem(
+            where + "/precision/master",
+            "master weights in " + std::string(name_of(precision.master)) + " are not known",
+            "write fp32, or the compute format for no extra copy");
     }
     if (precision.gradients && !is_storage_format(*precision.gradients)) {
-        return problem(where + "/precision/gradients",
-                       "gradients in " + std::string(name_of(*precision.gradients)) +
-                           " are not known",
-                       "write fp32, bf16 or fp16");
+        return problem(
+            where + "/precision/gradients",
+            "gradients in " + std::string(name_of(*precision.gradients)) + " are not known",
+            "write fp32, bf16 or fp16");
     }
     return Done{};
 }

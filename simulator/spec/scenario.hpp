@@ -23,8 +23,8 @@ struct Scenario {
     Job job;
     StackProfile stack;
     Calibration calibration;
-    std::vector<Device> devices;         ///< the products the cluster's node groups name, same order
-    std::vector<FabricProfile> fabrics;  ///< the kinds the cluster uses
+    std::vector<Device> devices;        ///< the products the cluster's node groups name, same order
+    std::vector<FabricProfile> fabrics; ///< the kinds the cluster uses
     std::vector<Assumption> assumptions; ///< defaults taken while loading
 
     friend bool operator==(const Scenario&, const Scenario&) = default;
@@ -35,11 +35,11 @@ void describe(FieldVisitor& v, Scenario& x);
 
 /// A layout that cannot run, or cannot fit: a normal result, not an error.
 struct Refusal {
-    std::string rule;    ///< one sentence with its numbers: "tp 3 does not divide 32 heads"
-    std::string field;   ///< layout field in the user's terms: "tp"
+    std::string rule;  ///< one sentence with its numbers: "tp 3 does not divide 32 heads"
+    std::string field; ///< layout field in the user's terms: "tp"
     std::vector<double> numbers;
     std::vector<std::string> nearest; ///< legal values nearby, as terms of the text form
-    std::string id;      ///< stable name of the rule, "tp-divides-heads"
+    std::string id;                   ///< stable name of the rule, "tp-divides-heads"
 
     friend bool operator==(const Refusal&, const Refusal&) = default;
 };
@@ -55,14 +55,14 @@ struct Warning {
 /// Job over Stack, with the defaults recorded: the only place that reads raw Job and Stack fields.
 /// Cost code sees this and the Layout.
 struct Resolved {
-    std::int64_t sequence = 0;          ///< tokens of one (padded) sample
-    double sequence_mean_square = 0.0;  ///< tokens^2
-    std::int64_t global_batch = 0;      ///< sequences per step
+    std::int64_t sequence = 0;         ///< tokens of one (padded) sample
+    double sequence_mean_square = 0.0; ///< tokens^2
+    std::int64_t global_batch = 0;     ///< sequences per step
     Dtype compute = Dtype::bf16;
-    Dtype parameter = Dtype::bf16;      ///< stored compute copy of weights
+    Dtype parameter = Dtype::bf16; ///< stored compute copy of weights
     Dtype master = Dtype::fp32;
-    Dtype gradient = Dtype::fp32;       ///< accumulation
-    Dtype state = Dtype::fp32;          ///< moments
+    Dtype gradient = Dtype::fp32; ///< accumulation
+    Dtype state = Dtype::fp32;    ///< moments
     OptimizerKind optimizer = OptimizerKind::adamw;
     Method method;
     Fp8Recipe recipe = Fp8Recipe::none;

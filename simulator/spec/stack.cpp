@@ -53,20 +53,24 @@ StackProfile with_features(StackProfile stack, const std::vector<Feature>& added
 }
 
 void describe(FieldVisitor& v, Capabilities& x) {
-    field(v, {"shards", "sharding", "What data-parallel ranks can split: zero0 to zero3."}, x.shards);
+    field(v, {"shards", "sharding", "What data-parallel ranks can split: zero0 to zero3."},
+          x.shards);
     field(v, {"schedules", "pipeline schedules", "Schedules it can run."}, x.schedules);
-    field(v, {"cp_kinds", "context parallel kinds", "ring, a2a, allgather; empty: none."}, x.cp_kinds);
+    field(v, {"cp_kinds", "context parallel kinds", "ring, a2a, allgather; empty: none."},
+          x.cp_kinds);
     field(v, {"recompute", "recomputation", "Kinds of recomputation it can run."}, x.recompute);
     field(v, {"offload_tiers", "offload tiers", "Where states can be kept off the device."},
           x.offload_tiers);
     field(v, {"tensor_parallel", "tensor parallelism", "tp > 1 can run."}, x.tensor_parallel);
     field(v,
-          {"sequence_parallel", "sequence parallelism", "Norms and dropouts can be split along the sequence."},
+          {"sequence_parallel", "sequence parallelism",
+           "Norms and dropouts can be split along the sequence."},
           x.sequence_parallel);
     field(v, {"pipeline_parallel", "pipeline parallelism", "pp > 1 can run."}, x.pipeline_parallel);
     field(v, {"expert_parallel", "expert parallelism", "ep > 1 can run."}, x.expert_parallel);
     field(v,
-          {"expert_tensor_parallel", "expert tensor parallelism", "Experts can have a tensor degree of their own."},
+          {"expert_tensor_parallel", "expert tensor parallelism",
+           "Experts can have a tensor degree of their own."},
           x.expert_tensor_parallel);
     field(v,
           {"fully_sharded", "fully sharded",
@@ -75,7 +79,8 @@ void describe(FieldVisitor& v, Capabilities& x) {
     field(v, {"hybrid_shard", "hybrid sharding", "A shard group can be smaller than dp."},
           x.hybrid_shard);
     field(v,
-          {"shard_with_pipeline", "sharding with a pipeline", "zero2 and zero3 can run together with pp > 1."},
+          {"shard_with_pipeline", "sharding with a pipeline",
+           "zero2 and zero3 can run together with pp > 1."},
           x.shard_with_pipeline);
     field(v, {"kv_replication", "KV replication", "tp may exceed the number of KV heads."},
           x.kv_replication);
@@ -83,7 +88,8 @@ void describe(FieldVisitor& v, Capabilities& x) {
     field(v, {"partition", "stage partition", "How blocks are cut into stages: even, items, cost."},
           x.partition);
     field(v,
-          {"partial_recompute", "partial recomputation", "Only the first k blocks of a stage can be recomputed."},
+          {"partial_recompute", "partial recomputation",
+           "Only the first k blocks of a stage can be recomputed."},
           x.partial_recompute);
     field(v, {"adapters", "adapters", "LoRA and QLoRA can run."}, x.adapters);
     field(v,
@@ -99,36 +105,47 @@ void describe(FieldVisitor& v, Capabilities& x) {
 
 void describe(FieldVisitor& v, StackTime& x) {
     field(v,
-          {"gemm_efficiency", "GEMM efficiency", "Of the dense peak, large shapes, at the sustained clock."},
+          {"gemm_efficiency", "GEMM efficiency",
+           "Of the dense peak, large shapes, at the sustained clock."},
           x.gemm_efficiency);
     field(v, {"attention_efficiency", "attention efficiency", "Of the dense peak, large shapes."},
           x.attention_efficiency);
     field(v,
-          {"memory_efficiency", "memory efficiency", "Of the device memory bandwidth, element-wise kernels."},
+          {"memory_efficiency", "memory efficiency",
+           "Of the device memory bandwidth, element-wise kernels."},
           x.memory_efficiency);
     field(v,
-          {"elementwise_passes", "element-wise passes", "Traffic per stored element relative to perfect fusion."},
+          {"elementwise_passes", "element-wise passes",
+           "Traffic per stored element relative to perfect fusion."},
           x.elementwise_passes);
     field(v, {"launch", "launch", "Host time per kernel."}, x.launch);
     field(v, {"kernels_per_block", "kernels per block", "Kernels of one block's forward pass."},
           x.kernels_per_block);
-    field(v, {"step_overhead", "step overhead", "Time per step outside the model."}, x.step_overhead);
+    field(v, {"step_overhead", "step overhead", "Time per step outside the model."},
+          x.step_overhead);
     field(v,
-          {"dp_overlap", "data parallel overlap", "Fraction of the gradient reduction that can hide."},
+          {"dp_overlap", "data parallel overlap",
+           "Fraction of the gradient reduction that can hide."},
           x.dp_overlap);
+    field(
+        v,
+        {"gather_overlap", "gather overlap", "Fraction of the parameter gathering that can hide."},
+        x.gather_overlap);
     field(v,
-          {"gather_overlap", "gather overlap", "Fraction of the parameter gathering that can hide."},
-          x.gather_overlap);
-    field(v,
-          {"tp_overlap", "tensor parallel overlap", "Fraction of tensor-parallel traffic that can hide."},
+          {"tp_overlap", "tensor parallel overlap",
+           "Fraction of tensor-parallel traffic that can hide."},
           x.tp_overlap);
-    field(v, {"pp_overlap", "pipeline overlap", "Fraction of stage-to-stage traffic that can hide."},
-          x.pp_overlap);
-    field(v, {"cp_overlap", "context parallel overlap", "Fraction of context-parallel traffic that can hide."},
-          x.cp_overlap);
     field(v,
-          {"overlap_slowdown", "overlap slowdown", "Factor on compute beside a collective, less 1."},
-          x.overlap_slowdown);
+          {"pp_overlap", "pipeline overlap", "Fraction of stage-to-stage traffic that can hide."},
+          x.pp_overlap);
+    field(v,
+          {"cp_overlap", "context parallel overlap",
+           "Fraction of context-parallel traffic that can hide."},
+          x.cp_overlap);
+    field(
+        v,
+        {"overlap_slowdown", "overlap slowdown", "Factor on compute beside a collective, less 1."},
+        x.overlap_slowdown);
     field(v, {"sigma", "spread", "Relative standard deviation of the step time."}, x.sigma);
 }
 
@@ -142,7 +159,8 @@ void describe(FieldVisitor& v, StackProfile& x) {
     field(v, {"note", "note", "What else one should know."}, x.note);
     field(v, {"aliases", "aliases", "Other names."}, x.aliases);
     field(v, {"features", "features", "Switches that are on by default."}, x.features);
-    field(v, {"attention", "attention kernel", "Attention kernel that runs by default."}, x.attention);
+    field(v, {"attention", "attention kernel", "Attention kernel that runs by default."},
+          x.attention);
     field(v, {"default_shard", "default sharding", "Sharding it uses unless told otherwise."},
           x.default_shard);
     field(v, {"capabilities", "capabilities", "Which layouts it can express."}, x.capabilities);

@@ -49,13 +49,14 @@ public:
         assert(has_value());
         return *std::get_if<0>(&state_);
     }
-    [[nodiscard]] T&& value() && {
+    /// By value, so that `for (auto& x : f().value())` does not outlive what it walks.
+    [[nodiscard]] T value() && {
         assert(has_value());
         return std::move(*std::get_if<0>(&state_));
     }
     [[nodiscard]] T& operator*() & { return value(); }
     [[nodiscard]] const T& operator*() const& { return value(); }
-    [[nodiscard]] T&& operator*() && { return std::move(*this).value(); }
+    [[nodiscard]] T operator*() && { return std::move(*this).value(); }
     [[nodiscard]] T* operator->() { return &value(); }
     [[nodiscard]] const T* operator->() const { return &value(); }
 

@@ -57,7 +57,7 @@ bool settle(const Schema& schema, const std::string& path, bool check) {
     return true;
 }
 
-}  // namespace
+} // namespace
 
 int main(int argc, char** argv) {
     const bool check = argc == 3 && std::string_view(argv[1]) == "--check";

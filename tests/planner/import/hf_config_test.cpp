@@ -55,7 +55,8 @@ std::string llama_with(const std::string& more) {
               "num_attention_heads": 4, "vocab_size": 1000})";
 }
 
-TEST(HfConfig, EveryPublishedCountIsExact) {
+/// 54 of the 57 rows are verified; the other three pin the rule of their family.
+TEST(HfConfig, EveryKnownCountIsExact) {
     const auto text = sim::read_file(data + "models.jsonl");
     ASSERT_TRUE(text);
     std::istringstream lines(*text);
@@ -316,20 +317,58 @@ TEST(HfConfig, AHeadSizeThatCannotBeDerivedMustBeStated) {
     EXPECT_EQ(error.where, "test.json: /head_dim");
 }
 
-struct Published {
+struct Sized {
     std::string config;
     std::int64_t total;
 };
 
-/// Families without a row in models.jsonl, against totals published with the weights.
-TEST(HfConfig, FurtherFamiliesMatchTheirPublishedTotals) {
-    const Published models[] = {
+/// Families without a row in models.jsonl. The totals stand in public files of others: printed
+/// counts of loaders, hub metadata, presets. The one of cohere2 is that of a cohere model of equal
+/// shape.
+TEST(HfConfig, FurtherFamiliesMatchTheTotalsOthersCounted) {
+    const Sized models[] = {
         {R"({"model_type":"phi","hidden_size":2560,"num_hidden_layers":32,"vocab_size":51200,
              "intermediate_size":10240,"num_attention_heads":32})",
          2779683840},
         {R"({"model_type":"gptj","n_embd":4096,"n_layer":28,"n_head":16,"vocab_size":50400,
              "rotary_dim":64})",
          6050882784},
+        {R"({"model_type":"gpt_oss","hidden_size":2880,"num_hidden_layers":24,
+             "num_local_experts":32,"num_experts_per_tok":4})",
+         20914757184},
+        {R"({"model_type":"mamba","hidden_size":2560,"num_hidden_layers":64,"state_size":16,
+             "vocab_size":50280})",
+         2768345600},
+        {R"({"model_type":"gpt_bigcode","n_embd":6144,"n_layer":40,"n_head":48,"n_inner":24576,
+             "n_positions":8192,"vocab_size":49152})",
+         15517456384},
+        {R"({"model_type":"cohere2","hidden_size":4096,"num_hidden_layers":32,
+             "intermediate_size":14336,"num_attention_heads":32,"num_key_value_heads":8})",
+         8028033024},
+        {R"({"model_type":"olmo","hidden_size":4096,"num_hidden_layers":32})", 6888095744},
+        {R"({"model_type":"olmoe","hidden_size":2048,"intermediate_size":1024})", 6919161856},
+        {R"({"model_type":"internlm2","hidden_size":4096,"intermediate_size":14336,
+             "num_key_value_heads":8,"vocab_size":92544,"bias":false})",
+         7737708544},
+        {R"({"model_type":"qwen","hidden_size":4096,"intermediate_size":22016})", 7721324544},
+        {R"({"model_type":"gpt_neo","hidden_size":2560,"num_layers":32,"num_heads":20})",
+         2651307520},
+        {R"({"model_type":"qwen2_moe","hidden_size":2048})", 14315784192},
+        {R"({"model_type":"gemma","hidden_size":3072})", 8537680896},
+        {R"({"model_type":"kimi_k2","num_attention_heads":64,"vocab_size":163840,
+             "n_routed_experts":384,"first_k_dense_replace":1})",
+         1026408232448},
+        {R"({"model_type":"qwen3_next","hidden_size":2048,"intermediate_size":5120})", 79674391296},
+    };
+    for (const Sized& model : models) {
+        EXPECT_EQ(total_of(model.config), model.total) << model.config;
+    }
+}
+
+/// No independent exact count was found for these: the totals pin what the rules of the family
+/// give.
+TEST(HfConfig, FamiliesWithoutAnIndependentCountKeepTheirRules) {
+    const Sized models[] = {
         {R"({"model_type":"phimoe","hidden_size":4096,"num_hidden_layers":32,"vocab_size":32064,
              "intermediate_size":6400,"num_attention_heads":32,"num_key_value_heads":8,
              "num_local_experts":16,"num_experts_per_tok":2,"attention_bias":true,
@@ -339,55 +378,29 @@ TEST(HfConfig, FurtherFamiliesMatchTheirPublishedTotals) {
              "attn_config":{"kv_n_heads":8},"ffn_config":{"ffn_hidden_size":10752,
              "moe_num_experts":16,"moe_top_k":4}})",
          131596523520},
-        {R"({"model_type":"gpt_oss","hidden_size":2880,"num_hidden_layers":24,
-             "num_local_experts":32,"num_experts_per_tok":4})",
-         20914757184},
-        {R"({"model_type":"mamba","hidden_size":2560,"num_hidden_layers":64,"state_size":16,
-             "vocab_size":50280})",
-         2768345600},
         {R"({"model_type":"jamba","hidden_size":4096,"num_hidden_layers":32})", 51570323328},
         {R"({"model_type":"starcoder2","hidden_size":3072,"num_hidden_layers":30,
              "intermediate_size":12288,"num_attention_heads":24})",
          3030371328},
-        {R"({"model_type":"gpt_bigcode","n_embd":6144,"n_layer":40,"n_head":48,"n_inner":24576,
-             "n_positions":8192,"vocab_size":49152})",
-         15517456384},
         {R"({"model_type":"stablelm","hidden_size":2560,"num_hidden_layers":32})", 2795443200},
         {R"({"model_type":"cohere","hidden_size":12288,"num_hidden_layers":64,
              "intermediate_size":33792,"num_attention_heads":96,"num_key_value_heads":8,
              "use_qk_norm":true})",
          103810674688},
-        {R"({"model_type":"cohere2","hidden_size":4096,"num_hidden_layers":32,
-             "intermediate_size":14336,"num_attention_heads":32,"num_key_value_heads":8})",
-         8028033024},
-        {R"({"model_type":"olmo","hidden_size":4096,"num_hidden_layers":32})", 6888095744},
-        {R"({"model_type":"olmoe","hidden_size":2048,"intermediate_size":1024})", 6919161856},
-        {R"({"model_type":"internlm2","hidden_size":4096,"intermediate_size":14336,
-             "num_key_value_heads":8,"vocab_size":92544,"bias":false})",
-         7737708544},
         {R"({"model_type":"baichuan","hidden_size":5120,"num_hidden_layers":40,"vocab_size":64000,
              "intermediate_size":13696,"num_attention_heads":40})",
          13264901120},
-        {R"({"model_type":"qwen","hidden_size":4096,"intermediate_size":22016})", 7721324544},
-        {R"({"model_type":"gpt_neo","hidden_size":2560,"num_layers":32,"num_heads":20})",
-         2651307520},
         {R"({"model_type":"RefinedWeb","hidden_size":8192,"n_layer":60,"n_head":128,
              "n_head_kv":8,"bias":false})",
          41303293952},
-        {R"({"model_type":"qwen2_moe","hidden_size":2048})", 14315784192},
-        {R"({"model_type":"gemma","hidden_size":3072})", 8537680896},
-        {R"({"model_type":"kimi_k2","num_attention_heads":64,"vocab_size":163840,
-             "n_routed_experts":384,"first_k_dense_replace":1})",
-         1026408232448},
-        {R"({"model_type":"qwen3_next","hidden_size":2048,"intermediate_size":5120})", 79674391296},
     };
-    for (const Published& model : models) {
+    for (const Sized& model : models) {
         EXPECT_EQ(total_of(model.config), model.total) << model.config;
     }
 }
 
-/// The towers and projectors of multimodal models, against totals published with the weights.
-TEST(HfConfig, VisionTowersAndProjectorsMatchPublishedTotals) {
+/// The towers and projectors of multimodal models, against whole totals in public files of others.
+TEST(HfConfig, VisionTowersAndProjectorsMatchTheTotalsOthersCounted) {
     EXPECT_EQ(total_of(R"({"model_type":"gemma3","text_config":{"model_type":"gemma3_text",
         "hidden_size":5376,"num_hidden_layers":62,"intermediate_size":21504,
         "num_attention_heads":32,"num_key_value_heads":16,"head_dim":128},

@@ -50,8 +50,7 @@ TEST(Json, FieldsAreReadByTheirKeys) {
 
 TEST(Json, WhatIsWrittenIsReadBackEqual) {
     for (const Indent indent : {Indent::compact, Indent::pretty}) {
-        for (Cart cart : {Cart{}, full_cart()}) {
-            cart.spare.spokes = 3; // required, so that its default is not legal
+        for (const Cart& cart : {Cart{}, full_cart()}) {
             EXPECT_EQ(read(write_described(cart, indent)), cart);
         }
     }
@@ -82,6 +81,16 @@ TEST(Json, MissingRequiredKeySaysWhatToAdd) {
     EXPECT_EQ(error.what, "the key \"name\" is missing");
     EXPECT_EQ(error.hint, "add \"name\": a text in double quotes (What it is called.)");
     EXPECT_EQ(refused_key(R"("wheels": [{}])").where, "cart.json: /wheels/0");
+}
+
+TEST(Json, APartWhoseDefaultIsIllegalIsRequired) {
+    const auto barrow = read_described<Barrow>(R"({"name": "a"})", "b.json");
+    ASSERT_FALSE(barrow);
+    EXPECT_EQ(barrow.error().where, "b.json: /wheel");
+    EXPECT_EQ(barrow.error().what, "the key \"spokes\" is missing");
+    EXPECT_EQ(read_described<Barrow>(R"({"wheels": {"spokes": 2}})", "b.json").error().hint,
+              "did you mean \"wheel\"?");
+    EXPECT_TRUE(read_described<Barrow>(R"({"wheel": {"spokes": 2}})", "b.json"));
 }
 
 TEST(Json, RepeatedKeysAreRefused) {
@@ -158,7 +167,7 @@ TEST(Json, DefaultsTakenAreRecordedWithTheirPath) {
                                                 {"power", "0 W"},
                                                 {"open", "false"},
                                                 {"colour", "green"},
-                                                {"spare.spokes", "0"},
+                                                {"spare.spokes", "8"},
                                                 {"spare.turn", "2 s"},
                                                 {"wheels[0].turn", "2 s"},
                                                 {"degrees", "[1,2]"},

@@ -216,7 +216,7 @@ TEST(JsonWriter, DescribedFieldsComeInOrderAndNoneIsLeftOut) {
     const std::string text = write_described(Cart{}, Indent::compact);
     EXPECT_EQ(text,
               R"({"name":"","seats":4,"slope":0.5,"memory":"80 GiB","link":null,"power":"0 W",)"
-              R"("open":false,"colour":"green","spare":{"spokes":0,"turn":"2 s"},"wheels":[],)"
+              R"("open":false,"colour":"green","spare":{"spokes":8,"turn":"2 s"},"wheels":[],)"
               R"("degrees":[1,2],"loads":[],"grid":[],"stripes":[],"peaks":{},"named":{},)"
               R"("trailer":null,"lamp":null})");
 }

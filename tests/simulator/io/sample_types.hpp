@@ -34,7 +34,7 @@ struct Cart {
     double power = 0.0;
     bool open = false;
     Colour colour = Colour::green;
-    Wheel spare;
+    Wheel spare = {8, Seconds(2.0)};
     std::vector<Wheel> wheels;
     std::vector<std::int64_t> degrees = {1, 2};
     std::vector<Bytes> loads;
@@ -72,6 +72,19 @@ inline void describe(FieldVisitor& v, Cart& x) {
     field(v, {"named", "named wheels", "Wheels by name."}, x.named);
     field(v, {"trailer", "trailer", "A wheel behind."}, x.trailer);
     field(v, {"lamp", "lamp", "Colour of the lamp."}, x.lamp);
+}
+
+/// A type whose part has no legal default.
+struct Barrow {
+    std::string name;
+    Wheel wheel;
+
+    friend bool operator==(const Barrow&, const Barrow&) = default;
+};
+
+inline void describe(FieldVisitor& v, Barrow& x) {
+    field(v, {"name", "name", "What it is called."}, x.name);
+    field(v, {"wheel", "wheel", "Its one wheel."}, x.wheel);
 }
 
 /// A Cart with every field away from its default.

@@ -36,6 +36,11 @@ TEST(Schema, NamesItsDialectAndRefusesUnknownKeys) {
     EXPECT_FALSE(schema().get("additionalProperties")->as_bool().value());
 }
 
+TEST(Schema, APartWhoseDefaultIsIllegalIsRequired) {
+    const auto barrow = JsonValue::parse(schema_of<Barrow>("Barrow", ""), "schema");
+    EXPECT_EQ(barrow->get("required")->text(), R"(["wheel"])");
+}
+
 TEST(Schema, EveryFieldIsAPropertyAndSoAreNotesForPeople) {
     const auto keys = schema().get("properties")->keys();
     EXPECT_EQ(keys.size(), 18U + 4U);

@@ -255,7 +255,9 @@ TEST(Layout, DerivesTheDataParallelDegreeFromTheDevices) {
     EXPECT_NE(contradiction.error().hint.find("dp16"), std::string::npos);
     const auto remainder = complete("tp3", 64);
     ASSERT_FALSE(remainder);
-    EXPECT_NE(remainder.error().hint.find("63 or 66"), std::string::npos);
+    EXPECT_EQ(remainder.error().hint, "write tp2 or tp4, or use 63 or 66 devices");
+    EXPECT_EQ(complete("tp8,pp3", 512).error().hint, "write pp2 or pp4, or use 504 or 528 devices");
+    EXPECT_EQ(complete("tp5,pp3", 512).error().hint, "use 510 or 525 devices");
     EXPECT_FALSE(complete("tp8,pp16", 64));
     EXPECT_EQ(complete("tp8,dp4", 64, true)->dp, 4U);
     EXPECT_EQ(complete("tp3", 64, true)->dp, 21U);

@@ -254,13 +254,23 @@ TEST(ModelCheck, RefusesMoreExpertsPerTokenThanExperts) {
 }
 
 TEST(ModelCheck, RefusesSizesWhoseProductWouldOverflow) {
-    ModelSpec model = llama_3_8b();
-    model.parts[0].hidden = std::int64_t{1} << 32;
-    model.block_kinds[0].ffn.width = std::int64_t{1} << 32;
+    ModelSpec model = one_block_model(small_moe(), std::int64_t{1} << 28);
+    model.block_kinds[0].ffn.expert_width = std::int64_t{1} << 28;
+    model.block_kinds[0].ffn.experts = std::int64_t{1} << 20;
     EXPECT_EQ(count_parameters(model).total, std::numeric_limits<std::int64_t>::max());
     EXPECT_NE(error_of(model).what.find("2^62"), std::string::npos);
+}
+
+TEST(ModelCheck, HoldsEveryNumberToTheBoundsOfItsField) {
+    ModelSpec model = llama_3_8b();
     model.parts[0].hidden = std::numeric_limits<std::int64_t>::max();
     EXPECT_EQ(error_of(model).where, "file.json: parts[0].hidden");
+    model = llama_3_8b();
+    model.block_kinds[0].attention.window = -1;
+    EXPECT_EQ(error_of(model).where, "file.json: block_kinds[0].attention.window");
+    model = llama_3_8b();
+    model.attention_dropout = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_EQ(error_of(model).where, "file.json: attention_dropout");
 }
 
 TEST(ModelCheck, RefusesTwoPartsOrKindsOfOneName) {
