@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <iterator>
+#include <utility>
 
 #include "planner/analysis/reproduce.hpp"
 #include "planner/analysis/reproduce_notes.hpp"
@@ -129,8 +129,15 @@ sim::Result<std::vector<RunPrediction>> predict_runs(const std::vector<sim::RunR
     }
     std::vector<RunPrediction> out;
     out.reserve(records.size());
-    std::transform(records.begin(), records.end(), std::back_inserter(out),
-                   [&](const sim::RunRecord& record) { return predict(record, *reproducer); });
+    for (const sim::RunRecord& record : records) {
+        // A broken data file is our fault, not a reason to skip the record.
+        if (const auto stack =
+                reproducer->stack(record.stack.name, record.stack.version.value_or(""));
+            !stack) {
+            return stack.error();
+        }
+        out.push_back(predict(record, *reproducer));
+    }
     return out;
 }
 

@@ -111,13 +111,15 @@ Result<Reproducer> Reproducer::make() {
     return out;
 }
 
-Result<sim::Loaded<sim::StackProfile>> Reproducer::stack(const std::string& name) {
-    if (const auto known = stacks_.find(name); known != stacks_.end()) {
+Result<sim::Loaded<sim::StackProfile>> Reproducer::stack(const std::string& name,
+                                                         const std::string& version) {
+    const auto key = std::make_pair(name, version);
+    if (const auto known = stacks_.find(key); known != stacks_.end()) {
         return known->second;
     }
-    auto loaded = sim::load_stack_or_generic(name.empty() ? "unknown" : name);
+    auto loaded = sim::load_stack_or_generic(name.empty() ? "unknown" : name, version);
     if (loaded) {
-        stacks_.emplace(name, *loaded);
+        stacks_.emplace(key, *loaded);
     }
     return loaded;
 }
@@ -206,7 +208,7 @@ Result<Reproduction> Reproducer::reproduce(const sim::RunRecord& record) {
     if (!device) {
         return unusable("cluster.device", device.error().what);
     }
-    auto profile = stack(record.stack.name);
+    auto profile = stack(record.stack.name, record.stack.version.value_or(""));
     if (!profile) {
         return profile.error();
     }

@@ -35,12 +35,15 @@ public:
     /// the reason for skipping the record.
     sim::Result<Reproduction> reproduce(const sim::RunRecord& record);
 
+    /// The profile of a stack, `generic` where nobody describes it. Errors: broken data files.
+    sim::Result<sim::Loaded<sim::StackProfile>> stack(const std::string& name,
+                                                         const std::string& version);
+
 private:
     Reproducer() = default;
-    sim::Result<sim::Loaded<sim::StackProfile>> stack(const std::string& name);
 
     sim::Catalogue catalogue_;
-    std::map<std::string, sim::Loaded<sim::StackProfile>> stacks_;
+    std::map<std::pair<std::string, std::string>, sim::Loaded<sim::StackProfile>> stacks_;
 };
 
 /// The model of a record. `stack` gives the dropout where the record does not.

@@ -42,6 +42,14 @@ void assume(Notes& notes, std::string path, std::string value, std::string origi
     notes.push_back({std::move(path), std::move(value), std::move(origin), std::move(note)});
 }
 
+/// An error about a name, with the flag it was given by.
+sim::Error from_flag(sim::Error error, std::string_view noun, std::string_view flag) {
+    if (error.where == noun) {
+        error.where = flag;
+    }
+    return error;
+}
+
 /// Sequence length a job means when it does not say: positions of the model, at most 8192.
 std::int64_t sequence_of(const sim::Job& job, const sim::ModelSpec& model) {
     constexpr std::int64_t most = 8192;
@@ -74,7 +82,7 @@ sim::Result<sim::Job> job_from(const ScenarioOptions& options, const sim::ModelS
     if (!options.job.empty()) {
         auto loaded = sim::load_job(options.job);
         if (!loaded) {
-            return loaded.error();
+            return from_flag(loaded.error(), "job", "--job");
         }
         notes.insert(notes.end(), loaded->assumptions.begin(), loaded->assumptions.end());
         job = std::move(loaded->value);
@@ -114,7 +122,7 @@ sim::Result<sim::StackProfile> stack_from(const ScenarioOptions& options, const 
     }
     auto stack = sim::load_stack(name);
     if (!stack) {
-        return stack.error();
+        return from_flag(stack.error(), "stack", "--stack");
     }
     std::vector<sim::Feature> features;
     for (const std::string& text : options.features) {
@@ -274,7 +282,7 @@ sim::Status check_sets(const std::vector<std::string>& sets,
 }
 
 std::string_view default_stack(const sim::Job& job) {
-    return job.method.kind == sim::MethodKind::full ? "megatron-core" : "pytorch-fsdp2";
+    return job.method.kind == sim::MethodKind::full ? "megatron-core" : "torchtune";
 }
 
 sim::GlobalBatch default_batch(std::int64_t sequence, std::int64_t devices) {
@@ -298,7 +306,7 @@ sim::Result<sim::Scenario> scenario_from(const ScenarioOptions& options) {
     Notes notes;
     auto model = load_model(options.model);
     if (!model) {
-        return model.error();
+        return from_flag(model.error(), "model", "--model");
     }
     notes = std::move(model->assumptions);
     if (const auto status = apply_sets(model->model, "model", options.sets); !status) {
@@ -309,7 +317,7 @@ sim::Result<sim::Scenario> scenario_from(const ScenarioOptions& options) {
     }
     auto cluster = cluster_from({options.cluster, options.gpus, options.sets}, notes);
     if (!cluster) {
-        return cluster.error();
+        return from_flag(cluster.error(), "cluster", "--cluster");
     }
     const auto catalogue = sim::load_catalogue();
     if (!catalogue) {

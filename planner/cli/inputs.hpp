@@ -47,8 +47,7 @@ std::string foreign_cluster_format(std::string_view text);
 sim::Result<sim::Cluster> cluster_from(const ClusterOptions& options,
                                        std::vector<sim::Assumption>& assumptions);
 
-/// Stack taken when none is named: Megatron Core for full training, else the first profile that can
-/// train adapters.
+/// Stack taken when none is named: Megatron Core for full training, torchtune for adapters.
 std::string_view default_stack(const sim::Job& job);
 /// Tokens of one step when the job does not say: about 4 million, as models of the last years are
 /// trained (Llama 3 report, section 3.4.1), in whole sequences that odd numbers of devices divide.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <iostream>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "planner/analysis/validate.hpp"
 #include "planner/cli/verbs.hpp"
+#include "simulator/units/in_quotes.hpp"
 #include "simulator/units/nearest.hpp"
 
 namespace {
@@ -150,7 +152,7 @@ void add_planners(CLI::App& app, Everything& all) {
         app, all, "plan", "rank the ways to split a job over a cluster",
         "  shardplan plan --model llama-3-70b --cluster dgx-h100 --gpus 512\n"
         "  shardplan plan -m config.json -c dgx-a100 -g 64 --sequence 8192 --global-batch 256\n"
-        "  shardplan plan -m llama-3-8b -c dgx-h100 -g 8 --method lora --stack pytorch-fsdp2\n"
+        "  shardplan plan -m llama-3-8b -c 8xrtx4090-pcie --method lora --sequence 4096\n"
         "  shardplan plan -m mixtral-8x7b -c dgx-h100 -g 64 --top 3 -o plan.shardplan.json\n"
         "Exit code 0: something fits; 1: nothing does; 2: the input is wrong.\n");
     add_scenario(plan, all.plan.scenario, true);
@@ -226,15 +228,14 @@ void add_explainers(CLI::App& app, Everything& all) {
     });
 }
 
-/// The flag somebody most likely meant, for flags nobody knows.
-std::string hint_for(const CLI::App& app, const std::vector<std::string>& arguments) {
+/// What is wrong with a command line, in our words where they say more than the parser's.
+sim::Error explain(const CLI::App& app, const std::vector<std::string>& arguments,
+                   const std::string& parser_says) {
     const auto used = app.get_subcommands();
     const CLI::App* verb = used.empty() ? &app : used.front();
-    const std::string help =
-        used.empty() ? "see `shardplan --help`" : "see `shardplan " + verb->get_name() + " --help`";
     std::vector<std::string> known;
-    for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
-        if (used.empty()) {
+    if (used.empty()) {
+        for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
             known.push_back(sub->get_name());
         }
     }
@@ -243,16 +244,29 @@ std::string hint_for(const CLI::App& app, const std::vector<std::string>& argume
             known.push_back("--" + name);
         }
     }
+    sim::Error error{sim::ErrorCode::bad_input, "command line", parser_says,
+                     used.empty() ? "see `shardplan --help`"
+                                  : "see `shardplan " + verb->get_name() + " --help`"};
+    if (arguments.empty()) {
+        error.what = "a verb is missing";
+        error.hint = "start with `shardplan plan --model llama-3-70b --cluster dgx-h100`, or see "
+                     "`shardplan --help`";
+        return error;
+    }
     for (const std::string& argument : arguments) {
         const std::string name = argument.substr(0, argument.find('='));
-        const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
-        if (!is_known && (name.rfind("--", 0) == 0 || used.empty())) {
-            if (const auto nearest = sim::nearest_name(name, known)) {
-                return "did you mean " + *nearest + "? " + help;
-            }
+        const bool is_flag = name.rfind("--", 0) == 0 && name.size() > 2;
+        if (std::find(known.begin(), known.end(), name) != known.end() ||
+            (!is_flag && !used.empty())) {
+            continue;
         }
+        error.what = is_flag ? "there is no flag " + name : "there is no verb " + sim::in_quotes(name);
+        if (const auto nearest = sim::nearest_name(name, known)) {
+            error.hint = "did you mean " + *nearest + "? " + error.hint;
+        }
+        break;
     }
-    return help;
+    return error;
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -282,8 +296,7 @@ int main(int argc, char** argv) {
         return app.exit(success, std::cout, std::cerr) == 0 ? exit_code::yes
                                                             : exit_code::bad_input;
     } catch (const CLI::ParseError& error) {
-        return fail(console, {sim::ErrorCode::bad_input, "command line",
-                              first_line(error.what()), hint_for(app, arguments)});
+        return fail(console, explain(app, arguments, first_line(error.what())));
     }
     const ColorMode mode = all.common.color == "always"  ? ColorMode::always
                            : all.common.color == "never" ? ColorMode::never

@@ -62,6 +62,34 @@ std::string job_line(const sim::Evaluator& evaluator) {
     return line;
 }
 
+void add_given_lines(Table& table, const sim::Evaluator& evaluator) {
+    const sim::Scenario& scenario = evaluator.scenario();
+    const sim::ParameterCounts counts = sim::count_parameters(scenario.model);
+    table.add({"model", {fmt::format("{}: {} parameters, {} active", scenario.model.name,
+                                     sim::group_digits(counts.total),
+                                     sim::group_digits(counts.active)),
+                         Style::strong}});
+    table.add({"cluster",
+               fmt::format("{}: {}", scenario.cluster.name, sim::summary(scenario.cluster))});
+    table.add({"job", job_line(evaluator)});
+    const std::string title =
+        scenario.stack.title.empty() ? "" : fmt::format(" ({})", scenario.stack.title);
+    table.add({"stack", scenario.stack.name + title});
+}
+
+/// The peak that MFU is measured against, with the product it belongs to.
+std::string peak_words(const sim::Scenario& scenario, const std::string& peak_name) {
+    if (scenario.devices.empty()) {
+        return peak_name;
+    }
+    const sim::Device& device = scenario.devices.front();
+    const auto peak = device.peak_dense.find(peak_name);
+    if (peak == device.peak_dense.end()) {
+        return peak_name;
+    }
+    return fmt::format("{} (dense {} of {})", sim::to_text(peak->second), peak_name, device.name);
+}
+
 const sim::ClassMemory* deciding_class(const sim::Estimate& estimate) {
     const auto index = static_cast<std::size_t>(estimate.deciding_class);
     return index < estimate.classes.size() ? &estimate.classes[index] : nullptr;
@@ -108,22 +136,18 @@ std::string verdict_with_margin(const sim::Estimate& estimate) {
                        over ? "too much" : "to spare");
 }
 
+void print_given(const Console& console, const sim::Evaluator& evaluator) {
+    Table table({{"", Align::left}, {"", Align::left}});
+    add_given_lines(table, evaluator);
+    table.print(console.out, console.color);
+}
+
 void print_first_screen(const Console& console, const sim::Evaluator& evaluator,
                         const Shown& shown) {
     const sim::Scenario& scenario = evaluator.scenario();
     const sim::Estimate& estimate = shown.estimate;
-    const sim::ParameterCounts counts = sim::count_parameters(scenario.model);
     Table table({{"", Align::left}, {"", Align::left}});
-    table.add({"model", {fmt::format("{}: {} parameters, {} active", scenario.model.name,
-                                     sim::group_digits(counts.total),
-                                     sim::group_digits(counts.active)),
-                         Style::strong}});
-    table.add({"cluster",
-               fmt::format("{}: {}", scenario.cluster.name, sim::summary(scenario.cluster))});
-    table.add({"job", job_line(evaluator)});
-    const std::string title =
-        scenario.stack.title.empty() ? "" : fmt::format(" ({})", scenario.stack.title);
-    table.add({"stack", scenario.stack.name + title});
+    add_given_lines(table, evaluator);
     table.add({"layout", {shown.layout, Style::strong}});
     table.add({"verdict", {verdict_with_margin(estimate), style_of(estimate.verdict)}});
     if (!estimate.verdict_text.empty()) {
@@ -138,7 +162,8 @@ void print_first_screen(const Console& console, const sim::Evaluator& evaluator,
                                     scaled_count(estimate.tokens_per_second),
                                     scaled_count(estimate.tokens_per_second_per_device),
                                     estimate.samples_per_second)});
-    table.add({"MFU", fmt::format("{} of {}", percent(estimate.mfu), estimate.peak_name)});
+    table.add({"MFU", fmt::format("{} of {}", percent(estimate.mfu),
+                                  peak_words(scenario, estimate.peak_name))});
     if (estimate.money_per_million_tokens > 0.0) {
         table.add({"cost", fmt::format("{:.4g} {} per hour, {:.4g} per million tokens",
                                        estimate.money_per_hour, scenario.cluster.currency,

@@ -16,6 +16,8 @@ struct Shown {
     const sim::Estimate& estimate;
 };
 
+/// What is given: model with exact counts, cluster, job, stack. For screens without an estimate.
+void print_given(const Console& console, const sim::Evaluator& evaluator);
 /// What fits on one screen: model with exact counts, cluster, job, stack, layout, verdict with its
 /// margin, the three largest memory terms, step time with its band, speed, and MFU with its peak.
 void print_first_screen(const Console& console, const sim::Evaluator& evaluator,

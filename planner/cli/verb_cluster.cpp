@@ -155,7 +155,8 @@ void print_group(const Console& console, const KnownGroup& known) {
     }
     if (node.nics.count > 0) {
         table.add({"out of the node",
-                   fmt::format("{} NICs of {} each direction{}", node.nics.count,
+                   fmt::format("{} {} of {} each direction{}", node.nics.count,
+                               node.nics.count == 1 ? "NIC" : "NICs",
                                sim::to_text(usable(node.nics.per_nic)),
                                node.nics.gpudirect ? "" : ", without GPUDirect")});
     }
@@ -192,7 +193,7 @@ void print_text(const Console& console, const sim::Cluster& cluster,
             table.add({level.name,
                        level.nodes_per_group > 0 ? std::to_string(level.nodes_per_group) : "all",
                        fmt::format("{:.3g} : 1", level.oversubscription),
-                       sim::to_text(level.latency)});
+                       level.latency.value() > 0.0 ? sim::to_text(level.latency) : ""});
         }
         if (!table.empty()) {
             table.print(console.out, console.color, 2);

@@ -126,9 +126,23 @@ void print_counts(const Console& console, const PlanSet& set) {
     }
 }
 
+/// The rules in words, as the plainest layout breaks them: data parallel over all devices.
+void print_plainest(const Console& console, const sim::Evaluator& evaluator) {
+    sim::Layout layout;
+    layout.dp = static_cast<std::uint32_t>(sim::device_count(evaluator.scenario().cluster));
+    layout.shard = evaluator.scenario().stack.default_shard;
+    const auto refusals = sim::check_layout(evaluator.scenario(), evaluator.resolved(), layout,
+                                            evaluator.tables());
+    if (!refusals.empty()) {
+        console.out << "for example " << sim::to_text(layout, evaluator.tables()) << ":\n";
+        print_refusals(console.out, refusals, console.color);
+    }
+}
+
 /// What to say when nothing fits: which kinds of tensor are in the way, and how near it came.
-void print_no_plan(const Console& console, const PlanSet& set) {
-    console.out << styled("no layout fits", Style::bad, console.color) << '\n';
+void print_no_plan(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set) {
+    print_given(console, evaluator);
+    console.out << '\n' << styled("no layout fits", Style::bad, console.color) << '\n';
     if (set.counts.legal == 0) {
         console.out << "no layout is legal; refused by rule:\n";
         Table table({{"layouts", Align::right}, {"field", Align::left}, {"rule", Align::left}});
@@ -136,6 +150,7 @@ void print_no_plan(const Console& console, const PlanSet& set) {
             table.add({sim::group_digits(refused.layouts), refused.field, refused.rule});
         }
         table.print(console.out, console.color, 2);
+        print_plainest(console, evaluator);
         return;
     }
     for (const Reason& reason : set.reasons) {
@@ -217,7 +232,7 @@ void write_json(const Console& console, const sim::Evaluator& evaluator, const P
 void print_text(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
                 const std::vector<Ranked>& ranking) {
     if (ranking.empty()) {
-        print_no_plan(console, set);
+        print_no_plan(console, evaluator, set);
     } else {
         const Ranked& best = ranking.front();
         print_first_screen(console, evaluator, {best.plan->text, best.estimate});

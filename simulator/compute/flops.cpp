@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "simulator/compute/op_list.hpp"
 #include "simulator/spec/parameters.hpp"
 
 namespace shardplan::sim {
@@ -50,17 +51,28 @@ double over_blocks(const ModelSpec& model, F of_kind) {
 
 } // namespace
 
-Flops attention_forward_flops_per_step(const ModelSpec& model, const Resolved& r) {
-    return Flops(static_cast<double>(r.global_batch) *
-                 over_blocks(model, [&](const BlockKind& kind, std::int64_t) {
-                     return attention_flops(kind.attention, r);
-                 }));
+Flops selective_forward_flops_per_step(const ModelSpec& model, const Resolved& r,
+                                       const StackProfile& stack) {
+    const auto again = [&](const BlockKind& kind, std::int64_t hidden) {
+        double sum = 0.0;
+        for (const Op& op : block_ops(kind, hidden, model, r, stack, ShardingKey{})) {
+            const double flops = op.kind == OpKind::attention ? attention_flops(kind.attention, r)
+                                                              : op.flops_forward;
+            sum += op.selective_share * flops;
+        }
+        return sum;
+    };
+    return Flops(static_cast<double>(r.global_batch) * over_blocks(model, again));
 }
 
 Flops block_forward_flops_per_step(const ModelSpec& model, const Resolved& r) {
     const double tokens = static_cast<double>(r.global_batch) * static_cast<double>(r.sequence);
     const double products = over_blocks(model, multiplied_parameters);
-    return Flops(2.0 * tokens * products) + attention_forward_flops_per_step(model, r);
+    const auto scores = [&](const BlockKind& kind, std::int64_t) {
+        return attention_flops(kind.attention, r);
+    };
+    return Flops(2.0 * tokens * products +
+                 static_cast<double>(r.global_batch) * over_blocks(model, scores));
 }
 
 Flops model_flops_per_step(const ModelSpec& model, const Resolved& r) {

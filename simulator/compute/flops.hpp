@@ -18,7 +18,8 @@ Flops model_flops_per_step(const ModelSpec& model, const Resolved& resolved);
 /// runs again.
 Flops block_forward_flops_per_step(const ModelSpec& model, const Resolved& resolved);
 
-/// Of these, the score products of the forward pass: what selective recomputation runs again.
-Flops attention_forward_flops_per_step(const ModelSpec& model, const Resolved& resolved);
+/// Of these, what selective recomputation runs again under the stack's policy.
+Flops selective_forward_flops_per_step(const ModelSpec& model, const Resolved& resolved,
+                                       const StackProfile& stack);
 
 } // namespace shardplan::sim

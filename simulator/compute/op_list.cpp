@@ -6,6 +6,53 @@
 
 namespace shardplan::sim {
 
+namespace {
+
+/// torchtitan's policy: attention kernels, exchanged tokens and every second product of the block
+/// (query, value, gate, down map) are kept, the others and all element-wise work run again.
+/// Source: torchtitan, activation_checkpoint.py, save list with a count of products.
+void set_per_operator_shares(const BlockKind& kind, OpList& ops) {
+    const auto key_share = [&] {
+        const Attention& a = kind.attention;
+        const double key = static_cast<double>(a.kv_heads * a.qk_head_dim);
+        return key / (static_cast<double>(a.heads * a.qk_head_dim) + key +
+                      static_cast<double>(a.kv_heads * a.v_head_dim));
+    };
+    for (Op& op : ops) {
+        switch (op.kind) {
+            case OpKind::linear:
+                op.selective_share = op.name == "attention_out" ? 1.0 : 0.0;
+                if (op.name == "qkv") op.selective_share = key_share();
+                if (op.name == "mlp_up" || op.name == "shared_up") {
+                    op.selective_share = kind.ffn.gated ? 0.5 : 0.0;
+                }
+                break;
+            case OpKind::grouped_linear:
+                op.selective_share = op.name == "expert_up" && kind.ffn.gated ? 0.5 : 0.0;
+                break;
+            case OpKind::norm:
+            case OpKind::rope:
+            case OpKind::activation:
+            case OpKind::router:
+            case OpKind::dispatch:
+                op.selective_share = 1.0;
+                break;
+            case OpKind::residual:
+                op.selective_share = op.name == "attention_residual" ? 1.0 : 0.0;
+                break;
+            case OpKind::attention:
+            case OpKind::combine:
+            case OpKind::embedding:
+            case OpKind::head:
+            case OpKind::loss:
+                op.selective_share = 0.0;
+                break;
+        }
+    }
+}
+
+} // namespace
+
 OpList block_ops(const BlockKind& kind, std::int64_t hidden, const ModelSpec& model,
                  const Resolved& resolved, const StackProfile& stack, const ShardingKey& sharding) {
     const OpContext c = op_context(model, resolved, stack, sharding, hidden);
@@ -32,6 +79,9 @@ OpList block_ops(const BlockKind& kind, std::int64_t hidden, const ModelSpec& mo
         add_residual(c, "ffn_residual", out);
     }
     if (attends && n.parallel) add_residual(c, "attention_residual", out);
+    if (stack.tensors.selective == SelectivePolicy::per_operator) {
+        set_per_operator_shares(kind, out);
+    }
     set_block_memory(c, kind, out);
     return out;
 }

@@ -33,8 +33,12 @@ struct Gemm {
     friend bool operator==(const Gemm&, const Gemm&) = default;
 };
 
-/// Which recomputation drops a stored tensor: `selective` = Megatron's core attention.
-enum class Keep : std::uint8_t { until_backward, dropped_by_selective };
+/// What selective recomputation does with a stored tensor.
+enum class Keep : std::uint8_t {
+    until_backward,
+    dropped_by_selective, ///< computed again in the backward pass
+    only_by_selective,    ///< a copy that exists because of it
+};
 
 /// A tensor kept from the forward to the backward pass, bytes of one rank and micro-batch.
 struct StoredTensor {
@@ -93,7 +97,8 @@ struct Op {
     double transient_backward = 0.0; ///< gradients and workspaces alive only inside the backward
     std::vector<CommOp> comm_forward;
     std::vector<CommOp> comm_backward;
-    bool recomputed_by_selective = false; ///< its forward runs again under selective recomputation
+    /// Share of its forward that runs again under selective recomputation.
+    double selective_share = 0.0;
 };
 
 using OpList = std::vector<Op>;

@@ -90,7 +90,7 @@ void add_core(const OpContext& c, const Attention& a, double kv_width, OpList& o
     op.dtype = c.activation;
     op.gemm = {c.resolved.sequence / c.key.cp, c.resolved.sequence, a.qk_head_dim,
                c.key.micro_batch * static_cast<std::int64_t>(heads)};
-    op.recomputed_by_selective = true;
+    op.selective_share = 1.0; // Megatron's policy; others are set once the block is known
     if (is_unfused(c.resolved.attention)) {
         const double whole = causal_pairs(c.resolved, c.key.micro_batch, 0) / c.key.cp;
         price_unfused(c, heads, whole, qk, v, op);

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 
-#include "simulator/spec/parameters.hpp"
+#include "simulator/compute/op_memory_parts.hpp"
 
 namespace shardplan::sim {
 
 namespace {
-
-double as_double(std::int64_t n) { return static_cast<double>(n); }
 
 /// Widths of one block on one rank, in elements per token.
 struct Widths {
@@ -36,54 +34,6 @@ Widths widths_of(const OpContext& c, const Attention& a) {
     return w;
 }
 
-/// A weight gradient that exists before it is added to the accumulated one.
-double weight_gradient(const OpContext& c, const Op& op, double elements) {
-    return op.frozen || c.stack.tensors.fused_weight_gradient ? 0.0 : c.element * elements;
-}
-
-/// Bytes of one element of a product's input kept for the weight gradient: Transformer Engine keeps
-/// the 8-bit copy it multiplied with.
-double kept_input_element(const OpContext& c) {
-    const bool narrow = c.stack.tensors.keeps_cast_input &&
-                        bytes_per_element(c.resolved.compute) < bytes_per_element(c.activation);
-    return narrow ? 1.0 : c.element;
-}
-
-void keep(Op& op, std::string_view name, double bytes, Keep how = Keep::until_backward,
-          TensorKind kind = TensorKind::activations) {
-    if (bytes > 0.0) {
-        op.stored.push_back({name, bytes, kind, how});
-    }
-}
-
-/// Input, statistics and output of a norm over `width` elements of `rows` tokens; eager forms of
-/// the root-mean-square norm keep more. `feeds_linear`: the output is the input of a product.
-void set_norm(const OpContext& c, Op& op, double width, double rows, bool rms, bool feeds_linear,
-              double in_width) {
-    const double e = c.element;
-    const double elements = width * rows;
-    keep(op, "input", e * in_width * rows);
-    keep(op, "statistics", (rms ? 4.0 : 8.0) * rows);
-    if (feeds_linear) {
-        const bool gathered = c.key.sp && c.stack.tensors.keeps_gathered_input;
-        const double element = op.name == "final_norm" ? e : kept_input_element(c);
-        keep(op, "output", element * width * (gathered ? c.tokens : rows));
-    }
-    op.transient_backward = 2.0 * e * elements;
-    if (!rms || c.stack.tensors.norm == NormImpl::fused) {
-        return;
-    }
-    keep(op, "normalised", e * elements);
-    if (c.stack.tensors.norm == NormImpl::upcast) {
-        keep(op, "fp32_input", 4.0 * elements);
-        op.transient_forward = 8.0 * elements;
-        op.transient_backward = 12.0 * elements;
-    } else {
-        op.transient_forward = (e + 4.0) * elements;
-        op.transient_backward = (3.0 * e + 4.0) * elements;
-    }
-}
-
 /// Column-parallel product: its input is kept by whoever made it. Under sp the input is gathered
 /// for the product and again for the weight gradient.
 void set_column(const OpContext& c, Op& op, double in, double out, bool gathers) {
@@ -109,14 +59,6 @@ void set_row(const OpContext& c, Op& op, double in, double out) {
     const double gradient = c.model.hidden_dropout > 0.0 ? local : 0.0;
     op.transient_backward = gradient + (c.key.sp ? whole : 0.0) + e * in * c.tokens +
                             weight_gradient(c, op, in * out);
-}
-
-/// Whole product on the rank's own tokens.
-void set_replicated(const OpContext& c, Op& op, double in, double out) {
-    const double e = c.element;
-    op.transient_forward = e * out * c.local_tokens;
-    op.transient_backward =
-        e * (out + in) * c.local_tokens + weight_gradient(c, op, in * out);
 }
 
 void set_rope(const OpContext& c, const Widths& w, bool latent, double assembled, Op& op) {
@@ -309,15 +251,6 @@ void set_expert_op(const OpContext& c, const Ffn& f, double beside, Op& op) {
     op.transient_backward += beside;
 }
 
-void set_residual(const OpContext& c, Op& op) {
-    const double elements = as_double(c.hidden) * c.local_tokens;
-    op.transient_forward = c.element * elements;
-    if (c.model.hidden_dropout > 0.0) {
-        keep(op, "dropout_mask", elements);
-        op.transient_backward = c.element * elements;
-    }
-}
-
 void set_attention_op(const OpContext& c, const BlockKind& kind, const Widths& w, Op& op) {
     const Attention& a = kind.attention;
     const double e = c.element;
@@ -386,8 +319,9 @@ void set_ffn_op(const OpContext& c, const BlockKind& kind, double beside, Op& op
 }
 
 /// torchtitan's policy keeps the block input, the attention kernel's results and the output of
-/// every second product (queries, values, gate); the rest of the block is computed again.
-void mark_per_operator_policy(OpList& ops) {
+/// every second product (queries, values, gate, down); the rest of the block is computed again.
+/// Nothing reads the last of them, so a compiler drops it.
+void mark_per_operator_policy(const OpContext& c, OpList& ops) {
     for (Op& op : ops) {
         for (StoredTensor& t : op.stored) {
             const bool kept = (op.name == "attention_norm" && t.name == "input") ||
@@ -395,6 +329,10 @@ void mark_per_operator_policy(OpList& ops) {
                                (t.name == "output" || t.name == "log_sum_exp")) ||
                               t.name == "query" || t.name == "value" || t.name == "gate";
             t.keep = kept ? Keep::until_backward : Keep::dropped_by_selective;
+        }
+        if (op.name == "mlp_down" && !has_feature(c.stack, Feature::compile)) {
+            keep(op, "cached_output", c.element * as_double(c.hidden) * c.local_tokens,
+                 Keep::only_by_selective);
         }
     }
 }
@@ -422,18 +360,10 @@ void keep_unnormalised_inputs(const OpContext& c, const BlockKind& kind, OpList&
     }
 }
 
-void clear(OpList& ops) {
-    for (Op& op : ops) {
-        op.stored.clear();
-        op.transient_forward = 0.0;
-        op.transient_backward = 0.0;
-    }
-}
-
 } // namespace
 
 void set_block_memory(const OpContext& c, const BlockKind& kind, OpList& ops) {
-    clear(ops);
+    clear_memory(ops);
     const Widths w = widths_of(c, kind.attention);
     const bool rms = kind.norms.kind == NormKind::rmsnorm;
     const bool waits = kind.ffn.kind == FfnKind::moe && kind.ffn.shared_width > 0;
@@ -460,97 +390,7 @@ void set_block_memory(const OpContext& c, const BlockKind& kind, OpList& ops) {
     }
     keep_unnormalised_inputs(c, kind, ops);
     if (c.stack.tensors.selective == SelectivePolicy::per_operator) {
-        mark_per_operator_policy(ops);
-    }
-}
-
-namespace {
-
-void set_head(const OpContext& c, double in, double columns, Op& op) {
-    const double e = c.element;
-    const double logits = e * columns * c.tokens;
-    op.transient_forward = logits;
-    // Gradient of the logits and of the input, and the weight's, which also exists where products
-    // accumulate into the main gradient unless a placeholder stands in for it.
-    const bool placeholder = c.stack.tensors.fused_weight_gradient &&
-                             c.stack.tensors.weight_gradient_placeholder;
-    op.transient_backward =
-        logits + e * in * c.tokens + (op.frozen || placeholder ? 0.0 : e * in * columns);
-    if (c.key.sp) {
-        op.transient_backward += e * in * c.local_tokens;
-        if (c.stack.tensors.gather_buffer == GatherBuffer::none) {
-            op.transient_forward += e * in * c.tokens;
-            op.transient_backward += e * in * c.tokens;
-        }
-    }
-    op.transient_backward += as_double(c.stack.tensors.logits_kept) * logits;
-}
-
-void set_loss(const OpContext& c, double columns, Op& op) {
-    const double e = c.element;
-    const double n = columns * c.tokens;
-    const auto kind = TensorKind::logits;
-    const auto keep_logits = [&](std::string_view name, double bytes) {
-        keep(op, name, bytes, Keep::until_backward, kind);
-    };
-    switch (c.stack.tensors.loss) {
-    case LossImpl::fused:
-        keep_logits("logit_gradient", e * n);
-        op.transient_forward = 16.0 * c.tokens;
-        return;
-    case LossImpl::vocab_parallel:
-        // the fp32 copy of the logits becomes the softmax in place; the 16-bit logits are alive
-        // in the forward pass, their gradient in the backward pass
-        keep_logits("softmax", 4.0 * n);
-        op.transient_forward = e * n;
-        op.transient_backward = e * n;
-        return;
-    case LossImpl::eager: {
-        const double kept = as_double(c.stack.tensors.logits_kept);
-        keep_logits("log_softmax", 4.0 * n);
-        keep_logits("logits", kept * e * n);
-        op.transient_forward = 4.0 * n + std::max(0.0, 1.0 - kept) * e * n;
-        op.transient_backward = 8.0 * n;
-        return;
-    }
-    case LossImpl::chunked:
-        // an eighth of the rows at a time
-        op.transient_forward = 10.0 / 8.0 * n;
-        op.transient_backward = 14.0 / 8.0 * n;
-        return;
-    }
-}
-
-} // namespace
-
-void set_end_memory(const OpContext& c, OpList& ops) {
-    clear(ops);
-    const Embedding& e = c.model.embedding;
-    const Part& trunk = *trunk_of(c.model);
-    const double hidden = as_double(trunk.hidden);
-    const double table = e.projection_width > 0 ? as_double(e.projection_width) : hidden;
-    const bool rms = trunk.norm_kind == NormKind::rmsnorm;
-    const double rows =
-        as_double(padded_vocab(e.vocab, std::max<std::int64_t>(1, c.resolved.vocab_multiple),
-                               c.key.tp));
-    const double split_rows = rows / c.key.tp;
-    for (Op& op : ops) {
-        if (op.kind == OpKind::embedding) {
-            keep(op, "token_ids", 16.0 * c.tokens);
-            op.transient_forward = 2.0 * c.element * hidden * c.tokens;
-            op.transient_backward = c.element * hidden * c.tokens +
-                                    (op.frozen ? 0.0 : c.element * table * split_rows);
-        } else if (op.kind == OpKind::norm) {
-            set_norm(c, op, hidden, c.local_tokens, rms, op.name == "final_norm", hidden);
-        } else if (op.kind == OpKind::residual) {
-            set_residual(c, op);
-        } else if (op.kind == OpKind::head) {
-            set_head(c, table, split_rows, op);
-        } else if (op.kind == OpKind::loss) {
-            set_loss(c, c.stack.tensors.vocab_parallel_loss ? split_rows : rows, op);
-        } else {
-            set_replicated(c, op, hidden, table);
-        }
+        mark_per_operator_policy(c, ops);
     }
 }
 

@@ -120,6 +120,14 @@ PassCost& PassCost::operator+=(const PassCost& o) {
     return *this;
 }
 
+PassCost operator*(double share, PassCost c) {
+    c.gemm *= share;
+    c.attention *= share;
+    c.elementwise *= share;
+    c.kernels *= share;
+    return c;
+}
+
 double gemm_seconds(const ComputeRates& r, Dtype dtype, const Gemm& g, bool together, double in,
                     double out) {
     const auto m = static_cast<double>(g.m);

@@ -52,6 +52,7 @@ struct PassCost {
 
     [[nodiscard]] double device() const { return gemm + attention + elementwise; }
     PassCost& operator+=(const PassCost& o);
+    friend PassCost operator*(double share, PassCost c);
     friend bool operator==(const PassCost&, const PassCost&) = default;
 };
 

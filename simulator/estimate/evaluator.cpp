@@ -49,7 +49,7 @@ Result<Evaluator> Evaluator::make(Scenario scenario, LayoutTables tables) {
     prepared->step = step_context(s, r);
     prepared->model_flops = model_flops_per_step(s.model, r);
     prepared->block_forward_flops = block_forward_flops_per_step(s.model, r);
-    prepared->attention_forward_flops = attention_forward_flops_per_step(s.model, r);
+    prepared->selective_forward_flops = selective_forward_flops_per_step(s.model, r, s.stack);
     Evaluator out;
     out.prepared_ = std::move(prepared);
     out.tables_ = std::move(tables);
@@ -141,7 +141,7 @@ Flops recomputed_flops(const PreparedScenario& prepared, const PlacedLayout& pla
         case Recompute::none:
             return {};
         case Recompute::selective:
-            return prepared.attention_forward_flops;
+            return prepared.selective_forward_flops;
         case Recompute::full:
             break;
     }

@@ -148,9 +148,10 @@ UnitTime unit_time(const OpList& ops, const ComputeRates& rates, const Overlap& 
         add_comm(op.comm_backward, paths, comm_backward);
         for (const StoredTensor& tensor : op.stored)
             unit.stored_bytes += tensor.bytes;
-        if (op.recomputed_by_selective) {
-            again += cost.forward;
-            add_comm(op.comm_forward, paths, comm_again);
+        if (op.selective_share > 0.0) {
+            again += op.selective_share * cost.forward;
+            // exchanged tokens are kept even where sorting them runs again
+            if (op.kind != OpKind::dispatch) add_comm(op.comm_forward, paths, comm_again);
         }
     }
     // The stack's own count covers what runs besides the operators: views, casts, copies.

@@ -64,7 +64,7 @@ struct PreparedScenario {
     StepContext step;
     Flops model_flops;             ///< of a step
     Flops block_forward_flops;     ///< what full recomputation adds
-    Flops attention_forward_flops; ///< what selective recomputation adds
+    Flops selective_forward_flops; ///< what selective recomputation adds
     double peak = 0.0;             ///< flops/s of one device, compute format
 };
 

@@ -59,8 +59,10 @@ std::string summary(const Cluster& cluster);
 /// from the profile it is derived from. The result has passed check_stack.
 Result<StackProfile> load_stack(const std::string& name_or_path);
 /// For run records: a name nobody describes gets the profile `generic`, under its own name, with an
-/// Assumption that says so. Paths are not accepted. Errors: only broken data files.
-Result<Loaded<StackProfile>> load_stack_or_generic(const std::string& name);
+/// Assumption that says so. A `version` that begins with a year picks the profile "NAME-YEAR" where
+/// there is one: what a stack did then. Paths are not accepted. Errors: only broken data files.
+Result<Loaded<StackProfile>> load_stack_or_generic(const std::string& name,
+                                                   const std::string& version = "");
 
 // --- fabrics, jobs, calibrations --------------------------------------------------------------
 

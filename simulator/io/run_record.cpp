@@ -319,7 +319,9 @@ Result<RunRecords> parse_run_records(std::string_view text, std::string_view sou
     }
     if (out.records.empty()) {
         if (!out.problems.empty()) {
-            return out.problems.front();
+            Error first = out.problems.front();
+            first.hint = "no line of the file is a run record; write one JSON object per line";
+            return first;
         }
         return Error{ErrorCode::bad_input, std::string(source_name), "there is no run record in it",
                      "write one JSON object per line, with model, cluster, stack, layout and "

@@ -55,7 +55,8 @@ void add_stored(const UnitProfile& unit, Recompute recompute, double copies, Ten
     }
     for (const Op& op : unit.ops) {
         for (const StoredTensor& tensor : op.stored) {
-            if (recompute == Recompute::none || tensor.keep == Keep::until_backward) {
+            if (is_held(tensor, recompute == Recompute::selective ? Held::between_passes
+                                                                  : Held::without_recomputation)) {
                 list.add(tensor, op.name, copies);
             }
         }
@@ -67,12 +68,13 @@ void add_running(const UnitRun& run, const UnitPeak& peak, const TensorRules& ru
                  double held, TensorList& list) {
     const OpList& ops = run.unit->ops;
     const bool selective = run.recompute == Recompute::selective;
-    const bool all_back = !selective || (peak.in_backward &&
-                                         rules.selective == SelectivePolicy::per_operator);
+    const bool all_back = peak.in_backward && rules.selective == SelectivePolicy::per_operator;
+    const Held whole = selective ? Held::rebuilt : Held::without_recomputation;
+    const Held before = selective && !all_back ? Held::between_passes : whole;
     for (std::int32_t i = 0; i <= peak.op; ++i) {
         const Op& op = ops[static_cast<std::size_t>(i)];
         for (const StoredTensor& tensor : op.stored) {
-            if (i == peak.op || all_back || tensor.keep == Keep::until_backward) {
+            if (is_held(tensor, i == peak.op ? whole : before)) {
                 list.add(tensor, op.name, 1.0);
             }
         }

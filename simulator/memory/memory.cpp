@@ -96,16 +96,21 @@ Verdict verdict_of(const Band<Bytes>& reserved, Bytes usable) {
     return reserved.low > usable ? Verdict::does_not_fit : Verdict::borderline;
 }
 
+/// Stacks that allocate gradients one by one have none before the first backward pass.
+bool gradients_exist(const MemoryInputs& in, const Layout& layout, Phase phase) {
+    const bool first_pass = phase == Phase::forward || phase == Phase::loss;
+    return phase != Phase::init &&
+           !(first_pass && in.scenario.stack.states.gradients_start_late &&
+             micro_batches(in.resolved, layout) == 1);
+}
+
 /// Everything allocated on the device at the worst instant of one phase.
 void add_allocated(const MemoryInputs& in, const Layout& layout, const StageMemory& stage,
                    Phase phase, bool newer, PartSum& sum) {
     const StackProfile& stack = in.scenario.stack;
     const StackMemory& memory = stack.memory;
-    const bool first_pass = phase == Phase::forward || phase == Phase::loss;
-    const bool gradients = phase != Phase::init &&
-                           !(first_pass && stack.states.gradients_start_late &&
-                             micro_batches(in.resolved, layout) == 1);
-    add_persistent(in.scenario, in.resolved, layout, stage.parameters, gradients, sum);
+    add_persistent(in.scenario, in.resolved, layout, stage.parameters,
+                   gradients_exist(in, layout, phase), sum);
     sum.add(TensorKind::workspace, "product workspaces",
             newer ? memory.workspace.value : memory.workspace_older.value, "mem.workspace");
     if (stage.grouped_experts) {
@@ -154,6 +159,9 @@ void evaluate_class(const MemoryInputs& in, const Layout& layout, const StageMem
     add_persistent(in.scenario, in.resolved, layout, stage.parameters, true, persistent);
     out.persistent = persistent.by_kind();
     WorkingSets sets;
+    sets.persistent = persistent.by_kind().total().value();
+    const double late = (out.persistent[TensorKind::gradients] +
+                         out.persistent[TensorKind::buckets]).value();
     out.phase_peaks = {};
     for (const Phase phase : step_phases) {
         const UnitPeak* peak = peak_of(stage, phase);
@@ -169,11 +177,13 @@ void evaluate_class(const MemoryInputs& in, const Layout& layout, const StageMem
             out.at_peak = sum.by_kind();
             out.peak_phase = phase;
         }
+        if (peak != nullptr) {
+            const double held = gradients_exist(in, layout, phase) ? sets.persistent
+                                                                   : sets.persistent - late;
+            double& working = phase == Phase::loss ? sets.loss : sets.block;
+            working = std::max(working, bytes - held - stage.stored_bytes);
+        }
     }
-    sets.persistent = persistent.by_kind().total().value();
-    sets.loss = std::max(0.0, stage.live.loss.bytes - stage.stored_bytes);
-    sets.block = std::max({0.0, stage.live.forward.bytes - stage.stored_bytes,
-                           stage.live.backward.bytes - stage.stored_bytes});
     const Outside outside = outside_of(stack.memory, layout);
     set_bands(stack.memory, sets, outside, out);
     out.at_peak[TensorKind::allocator_slack] = out.reserved.value - out.allocated.value;

@@ -34,11 +34,11 @@ const UnitPeak& higher(const UnitPeak& a, const UnitPeak& b) {
     return b.bytes > a.bytes ? b : a;
 }
 
-/// Bytes an operator keeps, with or without what selective recomputation drops.
-double kept_bytes(const Op& op, bool with_dropped, BytesByKind& parts) {
+/// Bytes an operator keeps at a certain time.
+double kept_bytes(const Op& op, Held when, BytesByKind& parts) {
     double sum = 0.0;
     for (const StoredTensor& tensor : op.stored) {
-        if (with_dropped || tensor.keep == Keep::until_backward) {
+        if (is_held(tensor, when)) {
             parts[tensor.kind] += Bytes(tensor.bytes);
             sum += tensor.bytes;
         }
@@ -46,25 +46,30 @@ double kept_bytes(const Op& op, bool with_dropped, BytesByKind& parts) {
     return sum;
 }
 
+/// How tensors of the operator that runs, and of those before it, are held.
+struct Walk {
+    Held running = Held::without_recomputation;
+    Held before = Held::without_recomputation;
+};
+
 /// Forward walk: stored so far plus what the operator needs for itself.
-UnitPeak walk_forward(const OpList& ops, bool keep_dropped) {
+UnitPeak walk_forward(const OpList& ops, Walk walk) {
     UnitPeak peak;
     BytesByKind live;
     double live_bytes = 0.0;
     for (std::size_t i = 0; i < ops.size(); ++i) {
         BytesByKind while_running = live;
-        const double running_bytes = live_bytes + kept_bytes(ops[i], true, while_running);
+        const double running_bytes = live_bytes + kept_bytes(ops[i], walk.running, while_running);
         while_running[TensorKind::temporaries] += Bytes(ops[i].transient_forward);
         raise(peak, running_bytes + ops[i].transient_forward, while_running, i);
-        live_bytes += kept_bytes(ops[i], keep_dropped, live);
+        live_bytes += kept_bytes(ops[i], walk.before, live);
     }
     return peak;
 }
 
 /// Backward walk from the last operator: what is stored up to it, what it needs, and the gradient
-/// of the residual stream. `rebuilt`: tensors dropped after the forward pass are back for the whole
-/// unit; otherwise each is back only during its own operator.
-UnitPeak walk_backward(const OpList& ops, bool rebuilt, double held) {
+/// of the residual stream.
+UnitPeak walk_backward(const OpList& ops, Walk walk, double held) {
     UnitPeak peak;
     peak.in_backward = true;
     peak.held = held;
@@ -72,29 +77,42 @@ UnitPeak walk_backward(const OpList& ops, bool rebuilt, double held) {
     double live_bytes = 0.0;
     for (std::size_t i = 0; i < ops.size(); ++i) {
         BytesByKind while_running = live;
-        double bytes = live_bytes + kept_bytes(ops[i], true, while_running) +
-                       ops[i].transient_backward + held;
+        const double bytes = live_bytes + kept_bytes(ops[i], walk.running, while_running) +
+                             ops[i].transient_backward + held;
         while_running[TensorKind::temporaries] += Bytes(ops[i].transient_backward + held);
         raise(peak, bytes, while_running, i);
-        live_bytes += kept_bytes(ops[i], rebuilt, live);
+        live_bytes += kept_bytes(ops[i], walk.before, live);
     }
     return peak;
 }
 
 } // namespace
 
+bool is_held(const StoredTensor& tensor, Held when) {
+    switch (tensor.keep) {
+    case Keep::until_backward: return true;
+    case Keep::dropped_by_selective: return when != Held::between_passes;
+    case Keep::only_by_selective: return when != Held::without_recomputation;
+    }
+    return true;
+}
+
 UnitProfile profile_unit(OpList ops, Recompute recompute, const TensorRules& rules,
                          double input_bytes, double held) {
     UnitProfile out;
     const bool selective = recompute == Recompute::selective;
+    // Per-operator policies run the whole unit again; otherwise a dropped tensor is back only during
+    // its own operator.
     const bool rebuilds_unit = selective && rules.selective == SelectivePolicy::per_operator;
     out.input_bytes = input_bytes;
-    out.forward = walk_forward(ops, !selective);
-    out.backward = walk_backward(ops, !selective || rebuilds_unit, held);
+    const Held whole = selective ? Held::rebuilt : Held::without_recomputation;
+    const Held between = selective ? Held::between_passes : Held::without_recomputation;
+    out.forward = walk_forward(ops, {whole, between});
+    out.backward = walk_backward(ops, {whole, rebuilds_unit ? whole : between}, held);
     if (recompute == Recompute::full) {
         // The input is the only tensor that stays. The backward pass runs the forward again; the
         // output that gives is alive until the unit's backward pass ends.
-        UnitPeak again = walk_forward(ops, true);
+        UnitPeak again = walk_forward(ops, {});
         again.in_backward = true;
         again.held = held;
         again.bytes += held;
@@ -105,7 +123,7 @@ UnitProfile profile_unit(OpList ops, Recompute recompute, const TensorRules& rul
         out.stored[TensorKind::activations] = Bytes(input_bytes);
     } else {
         for (const Op& op : ops) {
-            kept_bytes(op, !selective, out.stored);
+            kept_bytes(op, between, out.stored);
         }
     }
     out.ops = std::move(ops);

@@ -32,6 +32,15 @@ struct UnitProfile {
     [[nodiscard]] double stored_bytes() const { return stored.total().value(); }
 };
 
+/// When a stored tensor is looked at.
+enum class Held : std::uint8_t {
+    without_recomputation,
+    between_passes, ///< under selective recomputation, from forward to backward
+    rebuilt,        ///< under selective recomputation, once the unit is back
+};
+/// Is the tensor alive then?
+bool is_held(const StoredTensor& tensor, Held when);
+
 /// Walks the operators once forward and once backward, in the way `recompute` says.
 /// `held`: bytes of the residual-stream gradient that is alive all along the backward pass.
 UnitProfile profile_unit(OpList ops, Recompute recompute, const TensorRules& rules,

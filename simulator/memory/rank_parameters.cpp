@@ -172,6 +172,31 @@ RankParameters head_on_rank(const ModelSpec& model, const Resolved& resolved, co
     return resolved.method.kind == MethodKind::full ? out : freeze(out, 0.0);
 }
 
+RankParameters prediction_modules_on_rank(const ModelSpec& model, const Resolved& resolved,
+                                          const Layout& layout, bool with_embedding) {
+    RankParameters sum;
+    for (const Part& part : model.parts) {
+        if (part.role != PartRole::mtp) {
+            continue;
+        }
+        for (const Run& run : part.runs) {
+            const BlockKind& kind = model.block_kinds[static_cast<std::size_t>(run.kind)];
+            sum += static_cast<double>(run.count) *
+                   block_on_rank(kind, part.hidden, resolved, layout);
+        }
+        RankParameters rest;
+        rest.dense = as_double(part.other_parameters) / layout.tp;
+        if (part.final_norm && part.norm_affine) {
+            rest.dense += as_double(part.hidden) * (part.norm_bias ? 2.0 : 1.0);
+        }
+        if (!with_embedding) {
+            rest.dense += table_on_rank(model, resolved, layout);
+        }
+        sum += resolved.method.kind == MethodKind::full ? rest : freeze(rest, 0.0);
+    }
+    return sum;
+}
+
 RankParameters stage_on_rank(const ModelSpec& model, const Resolved& resolved, const Layout& layout,
                              const Stage& stage) {
     const Part& trunk = *trunk_of(model);
@@ -188,6 +213,7 @@ RankParameters stage_on_rank(const ModelSpec& model, const Resolved& resolved, c
     }
     if (stage.has_head) {
         sum += head_on_rank(model, resolved, layout, stage.has_embedding);
+        sum += prediction_modules_on_rank(model, resolved, layout, stage.has_embedding);
     }
     return sum;
 }

@@ -33,6 +33,11 @@ RankParameters embedding_on_rank(const ModelSpec& model, const Resolved& resolve
 RankParameters head_on_rank(const ModelSpec& model, const Resolved& resolved, const Layout& layout,
                             bool with_embedding);
 
+/// Multi-token prediction modules, which stand with the head; without the token table on the same
+/// stage they hold a copy of it. Source: DeepSeek-V3 (arXiv 2412.19437, section 2.2).
+RankParameters prediction_modules_on_rank(const ModelSpec& model, const Resolved& resolved,
+                                          const Layout& layout, bool with_embedding);
+
 /// Everything on a stage.
 RankParameters stage_on_rank(const ModelSpec& model, const Resolved& resolved, const Layout& layout,
                              const Stage& stage);

@@ -82,6 +82,22 @@ const UnitProfile& unit_profile(const MemoryInputs& in, std::int64_t kind,
     return *slot;
 }
 
+/// Multi-token prediction: each module is a block with a head of its own.
+void add_prediction_modules(const MemoryInputs& in, const ShardingKey& sharding,
+                            Recompute recompute, MemoryCache& cache, std::vector<UnitRun>& out) {
+    for (const Part& part : in.scenario.model.parts) {
+        if (part.role != PartRole::mtp) {
+            continue;
+        }
+        for (const Run& run : part.runs) {
+            out.push_back({&unit_profile(in, run.kind, sharding, recompute, cache), run.count,
+                           false, recompute});
+            out.push_back({&unit_profile(in, head_unit, sharding, Recompute::none, cache),
+                           run.count, true, Recompute::none});
+        }
+    }
+}
+
 /// Units of one chunk in forward order. `recomputed` of the slice's first blocks are recomputed.
 std::vector<UnitRun> chunk_units(const MemoryInputs& in, const Stage& stage, std::size_t chunk,
                                  const ShardingKey& sharding, const RecomputePlan& plan,
@@ -113,6 +129,7 @@ std::vector<UnitRun> chunk_units(const MemoryInputs& in, const Stage& stage, std
         }
     }
     if (stage.has_head && chunk + 1 == stage.chunks.size()) {
+        add_prediction_modules(in, sharding, plan.kind, cache, out);
         out.push_back({&unit_profile(in, head_unit, sharding, Recompute::none, cache), 1, true,
                        Recompute::none});
     }
@@ -179,7 +196,11 @@ StageMemory build_stage(const MemoryInputs& in, const Layout& layout, const Stag
     }
     out.live = replay(chunks, layout.schedule, layout.pp, index, key.micro_batches);
     for (std::size_t c = 0; c < chunks.size(); ++c) {
-        out.stored_bytes += static_cast<double>(out.live.in_flight[c]) * chunks[c].stored_bytes;
+        for (const UnitRun& run : out.units[c]) {
+            const double per_micro_batch =
+                run.head ? 0.0 : static_cast<double>(run.count) * run.unit->stored_bytes();
+            out.stored_bytes += static_cast<double>(out.live.in_flight[c]) * per_micro_batch;
+        }
     }
     out.parameters = stage_parameters(in, layout, stage);
     out.parameters.placeholders = distinct_shapes(out.units);

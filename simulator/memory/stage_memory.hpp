@@ -33,7 +33,7 @@ struct StageMemory {
     StageParameters parameters;
     LiveSet live;
     std::vector<std::vector<UnitRun>> units; ///< per chunk, for explain
-    double stored_bytes = 0.0; ///< kept from forward to backward at the fullest instant
+    double stored_bytes = 0.0; ///< of all units but the head, at the fullest instant
     double message_bytes = 0.0;
     double buffer_bytes = 0.0; ///< global gather buffer
     double earlier_logits = 0.0;

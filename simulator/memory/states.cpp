@@ -34,8 +34,11 @@ double on_device(std::uint16_t offloaded) {
 void add_split(PartSum& sum, TensorKind kind, std::string_view name, const RankParameters& p,
                double size, bool split, const ShardDegrees& ranks, std::string_view formula) {
     sum.add_elements(kind, name, p.dense, size, split ? ranks.dense : 1.0, formula);
-    sum.add_elements(kind, std::string(name) + " of experts", p.expert, size,
-                     split ? ranks.expert : 1.0, formula);
+    if (p.expert > 0.0) {
+        const std::string of_experts =
+            sum.lists_parts() ? std::string(name) + " of experts" : std::string();
+        sum.add_elements(kind, of_experts, p.expert, size, split ? ranks.expert : 1.0, formula);
+    }
 }
 
 /// Bytes of a frozen weight: QLoRA stores matrices in 4 bits with doubly quantized block scales.
@@ -202,8 +205,9 @@ void add_step_temporaries(const Resolved& r, const StackProfile& stack, const La
     const auto kind = TensorKind::temporaries;
     const double shard = split ? p.all.dense / ranks.dense + p.all.expert / ranks.expert
                                : p.all.trained();
-    const bool upcasts =
-        stack.states.fp32_gradient_on_step && bytes_per_element(r.gradient) < 4.0;
+    const bool half = stack.states.fp16_gradients_stay && r.parameter == Dtype::fp16;
+    const bool upcasts = (stack.states.fp32_gradient_on_step || half) &&
+                         !stack.memory.pure_16bit && bytes_per_element(r.gradient) < 4.0;
     const double stepping = shard * ((upcasts ? 4.0 : 0.0) +
                                      (stack.states.foreach_temporary ? bytes_per_element(r.master)
                                                                      : 0.0));

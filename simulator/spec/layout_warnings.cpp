@@ -40,8 +40,9 @@ void warn_parts(std::vector<Warning>& out, const ModelSpec& model) {
         if (frozen || part.role == PartRole::mtp) {
             out.push_back({"part-not-costed",
                            fmt::format("the {} part \"{}\" is counted among the parameters and not "
-                                       "in memory and time",
-                                       name_of(part.role), part.name)});
+                                       "in {}",
+                                       name_of(part.role), part.name,
+                                       frozen ? "memory and time" : "time")});
         }
     }
 }

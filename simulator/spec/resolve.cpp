@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 
 #include <fmt/format.h>
@@ -30,9 +31,10 @@ public:
                 return done.error();
             }
         }
-        out_.values.attention = scenario_.stack.attention;
-        note("stack.attention", std::string(name_of(scenario_.stack.attention)), of_stack(),
-             "which attention kernel runs");
+        attention();
+        if (scenario_.job.constraints.memory_cap.has_value()) {
+            out_.values.memory_cap = *scenario_.job.constraints.memory_cap;
+        }
         out_.values.vocab_multiple = scenario_.stack.capabilities.vocab_multiple;
         return std::move(out_);
     }
@@ -44,6 +46,7 @@ private:
     }
     [[nodiscard]] std::string of_stack() const { return "stack " + scenario_.stack.name; }
 
+    void attention();
     Status sequence();
     Status batch();
     Status precision();
@@ -54,6 +57,24 @@ private:
     const Scenario& scenario_;
     ResolvedWithNotes out_;
 };
+
+/// Transformer Engine runs cuDNN's attention from compute capability 9.0 on and FlashAttention 2
+/// before (transformer_engine/pytorch/attention, backend selection).
+void Resolver::attention() {
+    AttentionImpl kernel = scenario_.stack.attention;
+    std::string origin = of_stack();
+    const bool named = has_feature(scenario_.stack, Feature::cudnn_attn);
+    for (const Device& device : scenario_.devices) {
+        const double capability = std::strtod(device.compute_capability.c_str(), nullptr);
+        if (kernel == AttentionImpl::cudnn && !named && capability > 0.0 && capability < 9.0) {
+            kernel = AttentionImpl::flash_2;
+            origin += " on compute capability " + device.compute_capability;
+        }
+    }
+    out_.values.attention = kernel;
+    note("stack.attention", std::string(name_of(kernel)), std::move(origin),
+         "which attention kernel runs");
+}
 
 Status Resolver::sequence() {
     const Sequence& given = scenario_.job.sequence;
@@ -199,7 +220,10 @@ Status Resolver::precision() {
     if (given.gradients.has_value()) {
         values.gradient = *given.gradients;
     } else {
-        values.gradient = wide ? Dtype::fp32 : scenario_.stack.memory.gradient;
+        const bool stays = half && scenario_.stack.states.fp16_gradients_stay;
+        values.gradient = wide    ? Dtype::fp32
+                          : stays ? Dtype::fp16
+                                  : scenario_.stack.memory.gradient;
         note("job.precision.gradients", std::string(name_of(values.gradient)), of_stack(),
              "format gradients accumulate in");
     }
@@ -243,6 +267,13 @@ Status Resolver::optimizer() {
     Resolved& values = out_.values;
     values.optimizer = given.kind;
     values.state = given.state;
+    if (scenario_.stack.memory.pure_16bit) {
+        values.master = values.parameter;
+        values.gradient = values.parameter;
+        values.state = values.parameter;
+        note("job.optimizer.state", std::string(name_of(values.state)), of_stack(),
+             "weights, gradients and moments are all kept in the compute format");
+    }
     if (given.kind == OptimizerKind::adamw && has_feature(scenario_.stack, Feature::adamw_8bit)) {
         values.optimizer = OptimizerKind::adamw_8bit;
         note("job.optimizer.kind", "adamw_8bit", of_stack(), "bytes of optimizer states");

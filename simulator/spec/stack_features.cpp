@@ -11,6 +11,9 @@ void apply_rules_of(Feature feature, StackProfile& stack) {
         tensors.rope = RopeImpl::fused;
         tensors.fused_glu = true;
         tensors.fused_elementwise = true;
+        if (tensors.compiles_loss) {
+            tensors.loss = LossImpl::fused;
+        }
         return;
     case Feature::fused_rmsnorm: tensors.norm = NormImpl::fused; return;
     case Feature::fused_ce: tensors.loss = LossImpl::fused; return;

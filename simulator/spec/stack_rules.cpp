@@ -7,6 +7,8 @@ void describe(FieldVisitor& v, TensorRules& x) {
     field(v, {"rope", "rotary positions", "fused, eager or with_tables"}, x.rope);
     field(v, {"loss", "loss", "eager, vocab_parallel, fused or chunked"}, x.loss);
     field(v, {"selective", "selective recomputation", "what it keeps"}, x.selective);
+    field(v, {"compiles_loss", "compiled loss", "the feature compile fuses the loss too"},
+          x.compiles_loss);
     field(v, {"fused_elementwise", "fused element-wise work",
               "bias, activation, dropout and add run as one kernel"},
           x.fused_elementwise);
@@ -52,6 +54,9 @@ void describe(FieldVisitor& v, StateRules& x) {
           x.bucket_copy);
     field(v, {"fp32_gradient_on_step", "fp32 gradient on step", "a copy of the gradient shard"},
           x.fp32_gradient_on_step);
+    field(v, {"fp16_gradients_stay", "fp16 gradients stay",
+              "in fp16 training gradients stay 16 bits wide until the step"},
+          x.fp16_gradients_stay);
     field(v, {"foreach_temporary", "foreach temporary", "one temporary copy of the shard"},
           x.foreach_temporary);
     field(v, {"flat_reduction", "flat reduction",

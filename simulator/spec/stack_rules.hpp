@@ -79,6 +79,7 @@ struct TensorRules {
     RopeImpl rope = RopeImpl::eager;
     LossImpl loss = LossImpl::eager;
     SelectivePolicy selective = SelectivePolicy::core_attention;
+    bool compiles_loss = false;        ///< feature compile fuses the loss too
     bool fused_elementwise = false;    ///< bias, activation, dropout and add run as one kernel
     bool fused_glu = true;             ///< the gated product keeps only its two inputs
     bool packed_qkv = true;            ///< q, k, v are views of one projection
@@ -104,6 +105,7 @@ struct TensorRules {
 struct StateRules {
     bool bucket_copy = false;          ///< data-parallel buckets beside the accumulated gradients
     bool fp32_gradient_on_step = false; ///< an fp32 copy of the gradient shard while stepping
+    bool fp16_gradients_stay = false;  ///< in fp16 gradients stay 16 bits wide until the step
     bool foreach_temporary = false;    ///< the multi-tensor optimizer makes one temporary copy
     bool flat_reduction = false;       ///< gradients are copied into a bucket and an fp32 copy of it
     bool gradients_start_late = false; ///< with one micro-batch, gradients appear as activations go

@@ -1,5 +1,7 @@
 #include "planner/analysis/validate.hpp"
 
+#include <gtest/gtest.h>
+
 namespace shardplan::plan {
 namespace {
 
@@ -59,7 +61,7 @@ TEST(Validate, UncertainUnitHasNoErrorBetweenGbAndGib) {
     EXPECT_NEAR(memory_error(95.0, memory), -0.05, 1e-12);
     memory.unit_uncertain = true;
     EXPECT_DOUBLE_EQ(memory_error(95.0, memory), 0.0);
-    EXPECT_DOUBLE_EQ(memory_error(93.1, memory), 0.0);
+    EXPECT_DOUBLE_EQ(memory_error(93.2, memory), 0.0);
     EXPECT_NEAR(memory_error(110.0, memory), 0.1, 1e-12);
     EXPECT_NEAR(memory_error(46.55, memory), -0.5, 1e-12);
 }

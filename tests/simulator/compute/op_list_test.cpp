@@ -221,6 +221,24 @@ TEST(OpList, GathersTheLogitsWhereTheLossIsNotSplit) {
     EXPECT_EQ(loss.comm_forward[0].bytes, 8192.0 * 128256.0 * 2.0);
 }
 
+TEST(OpList, RunsCoreAttentionAgainUnderMegatronsSelectivePolicy) {
+    for (const Op& op : block(llama_3_8b(), resolved(8192), {})) {
+        EXPECT_EQ(op.selective_share, op.kind == OpKind::attention ? 1.0 : 0.0) << op.name;
+    }
+}
+
+TEST(OpList, RunsEverySecondProductAgainUnderThePolicyPerOperator) {
+    sim::StackProfile stack = generic_stack();
+    stack.tensors.selective = sim::SelectivePolicy::per_operator;
+    const OpList ops = block(llama_3_8b(), resolved(8192), {}, stack);
+    EXPECT_EQ(op_named(ops, "core_attention").selective_share, 0.0);
+    EXPECT_EQ(op_named(ops, "attention_norm").selective_share, 1.0);
+    // of 32 query, 8 key and 8 value heads the keys; of gate and up the latter
+    EXPECT_DOUBLE_EQ(op_named(ops, "qkv").selective_share, 8.0 / 48.0);
+    EXPECT_EQ(op_named(ops, "mlp_up").selective_share, 0.5);
+    EXPECT_EQ(op_named(ops, "mlp_down").selective_share, 0.0);
+}
+
 TEST(OpList, LooksTokensUpWithoutProducts) {
     const OpList ops = embedding_ops(gpt3_175b(), resolved(2048), generic_stack(), {});
     EXPECT_EQ(ops.at(0).kind, OpKind::embedding);

@@ -122,6 +122,12 @@ TEST(ModelFlops, AreSixPerParameterAndTokenAndTwelveForAttention) {
                      tokens * (6.0 * parameters + attention));
 }
 
+TEST(ModelFlops, OfSelectiveRecomputationAreTheScoresUnderMegatronsPolicy) {
+    EXPECT_DOUBLE_EQ(
+        selective_forward_flops_per_step(llama_3_8b(), resolved(8192, 4), generic_stack()).value(),
+        4.0 * 32.0 * 4.0 * 8192.0 * 8192.0 * 4096.0);
+}
+
 TEST(ModelFlops, CountOnlyTheExpertsATokenIsSentTo) {
     const double total = model_flops_per_step(mixtral_8x7b(), resolved(4096, 1)).value();
     const double per_token = total / 4096.0;

@@ -1,5 +1,8 @@
 #include "simulator/io/document.hpp"
 
+#include <gtest/gtest.h>
+
+#include "simulator/io/catalogue.hpp"
 #include "tests/support/builders.hpp"
 
 namespace shardplan::sim {
@@ -8,8 +11,10 @@ namespace {
 Document small_document() {
     Document document;
     document.tool_version = "0.1.0";
-    document.scenario =
-        test::scenario(test::llama_3_8b(), test::dgx_h100(1), test::job(8192, 64));
+    const auto stack = load_stack("generic");
+    EXPECT_TRUE(stack);
+    document.scenario = test::scenario(test::llama_3_8b(), test::dgx_h100(1),
+                                       test::job(8192, 64), stack ? *stack : StackProfile{});
     PlanEntry entry;
     entry.layout = "tp2,sp,dp4,mb1,zero1";
     entry.headline.margin = Bytes(-1.5);

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <unistd.h> // getpid
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "planner/cli/verbs.hpp"
+#include "simulator/io/json.hpp"
+
+namespace shardplan::test {
+
+/// What a verb wrote and returned.
+struct Answer {
+    int code = -1;
+    std::string out;
+    std::string err;
+};
+
+struct How {
+    bool json = false;
+    bool exit_zero = false;
+    bool color = false;
+};
+
+/// Runs a verb in this process.
+template <class Verb, class Options>
+Answer run_verb(Verb verb, const Options& options, How how = {}) {
+    std::ostringstream out;
+    std::ostringstream err;
+    const plan::cli::Console console{out, err, how.color, how.json, how.exit_zero};
+    Answer answer;
+    answer.code = verb(options, console);
+    answer.out = out.str();
+    answer.err = err.str();
+    return answer;
+}
+
+/// A file of this test, gone when the object is.
+class TemporaryFile {
+public:
+    TemporaryFile(const std::string& name, const std::string& text)
+        : path_((std::filesystem::temp_directory_path() /
+                 (std::to_string(static_cast<long>(::getpid())) + "-" + name))
+                    .string()) {
+        std::ofstream(path_) << text;
+    }
+    ~TemporaryFile() {
+        std::error_code error;
+        std::filesystem::remove(path_, error);
+    }
+    TemporaryFile(const TemporaryFile&) = delete;
+    TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+};
+
+} // namespace shardplan::test

@@ -1,0 +1,166 @@
+#include "simulator/estimate/step_time.hpp"
+
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "simulator/estimate/data_parallel.hpp"
+#include "tests/support/builders.hpp"
+
+namespace shardplan::test {
+namespace {
+
+using sim::Layout;
+using sim::RecomputePlan;
+using sim::StageShape;
+
+/// A context and the parts of one layout.
+class Prepared {
+public:
+    Prepared(sim::Scenario given, Layout layout) : scenario_(std::move(given)), layout_(layout) {
+        auto resolved = resolve(scenario_);
+        EXPECT_TRUE(resolved) << sim::to_text(resolved.error());
+        resolved_ = resolved->values;
+        context_ = step_context(scenario_, resolved_);
+        parts_ = layout_parts(context_, layout_);
+    }
+
+    [[nodiscard]] std::vector<StageShape> shapes(RecomputePlan plan = {}) const {
+        const sim::LayoutTables tables;
+        return stage_shapes(scenario_.model, layout_, plan,
+                            place(scenario_, layout_, tables).stages);
+    }
+    [[nodiscard]] sim::DataParallelTime data_parallel(const StageShape& shape,
+                                                      std::int64_t micro_batches) const {
+        return data_parallel_time(context_, layout_, parts_, shape, micro_batches, 0.0, 0.0);
+    }
+    [[nodiscard]] const sim::StepContext& context() const { return context_; }
+    [[nodiscard]] const sim::LayoutParts& parts() const { return parts_; }
+    [[nodiscard]] const Layout& layout() const { return layout_; }
+
+private:
+    sim::Scenario scenario_;
+    Layout layout_;
+    sim::Resolved resolved_;
+    sim::StepContext context_;
+    sim::LayoutParts parts_;
+};
+
+Layout layout(int tp, int pp, int dp) {
+    Layout l;
+    l.tp = static_cast<std::uint16_t>(tp);
+    l.pp = static_cast<std::uint16_t>(pp);
+    l.dp = static_cast<std::uint32_t>(dp);
+    return l;
+}
+
+Prepared llama(Layout l) {
+    return {scenario(llama_3_8b(), dgx_h100(4), job(8192, 128), generic_stack()), l};
+}
+
+TEST(StageShapes, CountBlocksOfEveryStageAndBothEnds) {
+    const std::vector<StageShape> shapes = llama(layout(1, 4, 8)).shapes();
+    ASSERT_EQ(shapes.size(), 4U);
+    EXPECT_EQ(shapes[0].units, (std::vector<sim::UnitUse>{{1, 1, 0}, {0, 8, 0}}));
+    EXPECT_EQ(shapes[1].units, (std::vector<sim::UnitUse>{{0, 8, 0}}));
+    EXPECT_EQ(shapes[3].units, (std::vector<sim::UnitUse>{{0, 8, 0}, {2, 1, 0}}));
+}
+
+TEST(StageShapes, RecomputeTheFirstBlocksOfEveryStage) {
+    const Prepared p = llama(layout(1, 4, 8));
+    for (const StageShape& shape : p.shapes({sim::Recompute::full, 3})) {
+        double again = 0.0;
+        for (const sim::UnitUse& use : shape.units)
+            again += use.recomputed;
+        EXPECT_EQ(again, 3.0);
+    }
+}
+
+TEST(StageShapes, SendHalfOfTheMicroBatchesThroughEachCopyOfDualPipe) {
+    Layout l = layout(1, 4, 8);
+    l.schedule = sim::ScheduleKind::dual_pipe;
+    l.chunks = 2;
+    double blocks = 0.0;
+    for (const StageShape& shape : llama(l).shapes())
+        blocks += shape.blocks;
+    EXPECT_EQ(blocks, 32.0);
+}
+
+TEST(DataParallel, AllReducesGradientsOnceWithoutSharding) {
+    const Prepared p = llama(layout(1, 1, 32));
+    const auto time = p.data_parallel(p.shapes()[0], 4);
+    EXPECT_NEAR(time.traffic.bytes, 2.0 * 31.0 / 32.0 * 4.0 * 8030261248.0, 1.0);
+    EXPECT_EQ(time.forward.exposed, 0.0);
+}
+
+TEST(DataParallel, ReducesEveryMicroBatchUnderZero2) {
+    Layout l = layout(1, 1, 32);
+    l.shard = sim::Shard::optimizer_gradients;
+    const Prepared p = llama(l);
+    const double once = p.data_parallel(p.shapes()[0], 1).traffic.bytes;
+    const double four = p.data_parallel(p.shapes()[0], 4).traffic.bytes;
+    EXPECT_NEAR(four - once, 3.0 * 31.0 / 32.0 * 4.0 * 8030261248.0, 1.0);
+}
+
+TEST(DataParallel, GathersOnceIfParametersStayAfterTheForwardPass) {
+    Layout l = layout(1, 1, 32);
+    l.shard = sim::Shard::all;
+    const Prepared twice = llama(l);
+    l.reshard = false;
+    const Prepared once = llama(l);
+    const double gathered = 31.0 / 32.0 * 2.0 * 8030261248.0;
+    EXPECT_NEAR(twice.data_parallel(twice.shapes()[0], 1).traffic.bytes -
+                    once.data_parallel(once.shapes()[0], 1).traffic.bytes,
+                gathered, 1.0);
+}
+
+TEST(DataParallel, KeepsGatheringInsideTheNodeUnderHybridSharding) {
+    Layout l = layout(1, 1, 32);
+    l.shard = sim::Shard::all;
+    const Prepared whole = llama(l);
+    l.shard_group = 8;
+    const Prepared hybrid = llama(l);
+    ASSERT_EQ(path_in(hybrid.parts().paths, sim::Group::shard).levels.size(), 1U);
+    const auto time = hybrid.data_parallel(hybrid.shapes()[0], 1);
+    EXPECT_LT(time.forward.exposed, whole.data_parallel(whole.shapes()[0], 1).forward.exposed);
+    // twice gathered and once reduced among 8, and an eighth of the gradients among 4 nodes
+    const double parameters = 8030261248.0;
+    EXPECT_NEAR(
+        time.traffic.bytes,
+        7.0 / 8.0 * (2.0 + 2.0 + 4.0) * parameters + 2.0 * 3.0 / 4.0 * 4.0 * parameters / 8.0, 1.0);
+}
+
+TEST(DataParallel, AddsUpTheTwoCopiesOfATiedTable) {
+    Layout l = layout(8, 4, 1);
+    const Prepared p(scenario(gpt3_175b(), dgx_a100(4), job(2048, 8), generic_stack()), l);
+    const auto shapes = p.shapes();
+    EXPECT_GT(p.data_parallel(shapes[0], 1).step.exposed, 0.0);
+    EXPECT_EQ(p.data_parallel(shapes[1], 1).step.exposed, 0.0);
+}
+
+TEST(Optimizer, TouchesOnlyItsOwnShardOfTheStates) {
+    Layout l = layout(1, 1, 32);
+    const Prepared plain = llama(l);
+    const double all = optimizer_seconds(plain.context(), l, plain.parts(), plain.shapes()[0]);
+    l.shard = sim::Shard::all;
+    const Prepared sharded = llama(l);
+    const double own =
+        optimizer_seconds(sharded.context(), l, sharded.parts(), sharded.shapes()[0]);
+    EXPECT_NEAR(own * 32.0, all, 1e-9 * all);
+}
+
+TEST(StepTime, IsBoundByTheLongestStage) {
+    Layout l = layout(1, 4, 8);
+    const Prepared p = llama(l);
+    sim::StepScratch scratch;
+    auto shapes = p.shapes();
+    const auto even = step_time(p.context(), l, p.parts(), shapes, {}, 8, scratch);
+    shapes[1].units[0].count = 12;
+    shapes[2].units[0].count = 4;
+    const auto uneven = step_time(p.context(), l, p.parts(), shapes, {}, 8, scratch);
+    EXPECT_EQ(uneven.slowest_stage, 1);
+    EXPECT_GT(uneven.total, even.total);
+}
+
+} // namespace
+} // namespace shardplan::test
