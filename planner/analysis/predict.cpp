@@ -36,11 +36,10 @@ sim::Capabilities everything(sim::Capabilities stated) {
     all(stated.cp_kinds);
     all(stated.recompute);
     all(stated.offload_tiers);
-    for (bool* can :
-         {&stated.tensor_parallel, &stated.sequence_parallel, &stated.pipeline_parallel,
-          &stated.expert_parallel, &stated.expert_tensor_parallel, &stated.hybrid_shard,
-          &stated.shard_with_pipeline, &stated.kv_replication, &stated.uneven_stages,
-          &stated.partial_recompute, &stated.adapters}) {
+    for (bool* can : {&stated.tensor_parallel, &stated.sequence_parallel, &stated.pipeline_parallel,
+                      &stated.expert_parallel, &stated.expert_tensor_parallel, &stated.hybrid_shard,
+                      &stated.shard_with_pipeline, &stated.kv_replication, &stated.uneven_stages,
+                      &stated.partial_recompute, &stated.adapters}) {
         *can = true;
     }
     stated.interleaving_needs_multiple = false;

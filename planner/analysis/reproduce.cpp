@@ -66,9 +66,9 @@ sim::Status add_fabric(const sim::RunCluster& c, sim::Cluster& cluster, Notes& n
     const auto kind = sim::enum_from<sim::FabricKind>(word);
     sim::NodeGroup& group = cluster.node_groups.front();
     if (!kind || *kind == sim::FabricKind::none) {
-        return unusable("cluster.fabric.kind",
-                        c.fabric_kind ? "several nodes with fabric " + sim::in_quotes(*c.fabric_kind)
-                                      : "cluster.fabric.kind is missing");
+        return unusable("cluster.fabric.kind", c.fabric_kind ? "several nodes with fabric " +
+                                                                   sim::in_quotes(*c.fabric_kind)
+                                                             : "cluster.fabric.kind is missing");
     }
     cluster.fabric.kind = *kind;
     if (c.nics_per_node.value_or(0) < 1 || c.gbit_per_nic.value_or(0.0) <= 0.0) {
@@ -84,8 +84,8 @@ sim::Status add_fabric(const sim::RunCluster& c, sim::Cluster& cluster, Notes& n
     return sim::Done{};
 }
 
-/// Layers whose attention without a fused kernel still has Megatron's scale-mask-softmax kernel: the
-/// "unfused" back ends of Transformer Engine (attention.py, UnfusedDotProductAttention) and of
+/// Layers whose attention without a fused kernel still has Megatron's scale-mask-softmax kernel:
+/// the "unfused" back ends of Transformer Engine (attention.py, UnfusedDotProductAttention) and of
 /// Megatron Core's own layers (dot_product_attention.py) both call FusedScaleMaskSoftmax.
 bool softmax_is_one_kernel(const sim::StackProfile& profile) {
     return sim::has_feature(profile, sim::Feature::fused_softmax) ||
@@ -157,8 +157,7 @@ Result<sim::Cluster> cluster_of(const sim::RunRecord& record, const sim::Device&
     return cluster;
 }
 
-sim::StackProfile stack_of(const sim::RunRecord& record, sim::StackProfile profile,
-                           Notes& notes) {
+sim::StackProfile stack_of(const sim::RunRecord& record, sim::StackProfile profile, Notes& notes) {
     // What the source says comes last, so that it wins over known defaults.
     std::vector<sim::Feature> features;
     for (const auto* names : {&record.stack.features_assumed, &record.stack.features}) {
@@ -198,8 +197,8 @@ Result<Reproduction> Reproducer::reproduce(const sim::RunRecord& record) {
         for (const std::string& path : record.essentials_missing) {
             list += (list.empty() ? "" : ", ") + path;
         }
-        return sim::Error{sim::ErrorCode::bad_input, "essentials_missing",
-                          "missing: " + list, "a run cannot be predicted without it"};
+        return sim::Error{sim::ErrorCode::bad_input, "essentials_missing", "missing: " + list,
+                          "a run cannot be predicted without it"};
     }
     if (!record.cluster.device) {
         return missing("cluster.device");
@@ -236,8 +235,8 @@ Result<Reproduction> Reproducer::reproduce(const sim::RunRecord& record) {
         return layout.error();
     }
     out.layout = *layout;
-    auto scenario = sim::assemble_scenario(std::move(*model), std::move(*cluster),
-                                           std::move(*job), std::move(stack), {}, catalogue_);
+    auto scenario = sim::assemble_scenario(std::move(*model), std::move(*cluster), std::move(*job),
+                                           std::move(stack), {}, catalogue_);
     if (!scenario) {
         return unusable(scenario.error().where, scenario.error().what);
     }

@@ -18,7 +18,8 @@ struct Reproduction {
     sim::Scenario scenario;
     sim::Layout layout;
     sim::LayoutTables tables;
-    /// Everything the record does not say and what was taken instead; paths are those of the record.
+    /// Everything the record does not say and what was taken instead; paths are those of the
+    /// record.
     std::vector<sim::Assumption> notes;
 };
 
@@ -37,7 +38,7 @@ public:
 
     /// The profile of a stack, `generic` where nobody describes it. Errors: broken data files.
     sim::Result<sim::Loaded<sim::StackProfile>> stack(const std::string& name,
-                                                         const std::string& version);
+                                                      const std::string& version);
 
 private:
     Reproducer() = default;
@@ -60,7 +61,6 @@ sim::StackProfile stack_of(const sim::RunRecord& record, sim::StackProfile profi
 sim::Result<sim::Job> job_of(const sim::RunRecord& record, std::vector<sim::Assumption>& notes);
 /// The layout of a record; stage map and recompute plan go to `tables`.
 sim::Result<sim::Layout> layout_of(const sim::RunRecord& record, const sim::StackProfile& stack,
-                                   sim::LayoutTables& tables,
-                                   std::vector<sim::Assumption>& notes);
+                                   sim::LayoutTables& tables, std::vector<sim::Assumption>& notes);
 
 } // namespace shardplan::plan

@@ -69,8 +69,8 @@ void set_optimizer(const sim::RunRecord& record, sim::Job& job, Notes& notes) {
     } else if (has_word(word, "adafactor")) {
         job.optimizer.kind = sim::OptimizerKind::adafactor;
     } else if (has_word(word, "sgd")) {
-        job.optimizer.kind = has_word(word, "momentum") ? sim::OptimizerKind::sgd_momentum
-                                                        : sim::OptimizerKind::sgd;
+        job.optimizer.kind =
+            has_word(word, "momentum") ? sim::OptimizerKind::sgd_momentum : sim::OptimizerKind::sgd;
     }
     if (has_word(word, "bf16 state") || has_word(word, "bf16 moment")) {
         job.optimizer.state = sim::Dtype::bf16;
@@ -83,8 +83,7 @@ void set_optimizer(const sim::RunRecord& record, sim::Job& job, Notes& notes) {
 }
 
 /// Sequences per step. Where the last micro-batch is smaller, the full ones are counted.
-Result<std::int64_t> global_batch_of(const sim::RunRecord& record, std::int64_t dp,
-                                     Notes& notes) {
+Result<std::int64_t> global_batch_of(const sim::RunRecord& record, std::int64_t dp, Notes& notes) {
     const sim::RunLayout& l = record.layout;
     const std::int64_t per_pass = dp * *l.micro_batch;
     const std::int64_t given = l.global_batch.value_or(0);
@@ -178,7 +177,8 @@ sim::Status set_shard(const sim::RunRecord& record, const sim::StackProfile& sta
             }
         }
     } else if (fsdp == "shard_grad_op" && !can(sim::Shard::optimizer_gradients)) {
-        // Parameters are split too, but stay whole from the forward pass to the end of the backward.
+        // Parameters are split too, but stay whole from the forward pass to the end of the
+        // backward.
         layout.shard = sim::Shard::all;
         layout.reshard = false;
     } else if (l.zero_stage || fsdp == "shard_grad_op") {
@@ -256,12 +256,17 @@ sim::Status set_pipeline(const sim::RunRecord& record, sim::Layout& layout,
     const sim::RunLayout& l = record.layout;
     const std::string schedule = lower(l.schedule);
     const std::int64_t layers = record.model.layers.value_or(0);
-    if (schedule == "interleaved" || layout.chunks > 1) {
+    if (layout.chunks > 1) {
         layout.schedule = sim::ScheduleKind::interleaved;
+    } else if (schedule == "interleaved") {
+        if (layout.pp > 1) {
+            note(notes, "layout.schedule", "1f1b", "one chunk per stage", "nothing to interleave");
+        }
     } else if (!schedule.empty() && schedule != "none") {
         const auto kind = sim::enum_from<sim::ScheduleKind>(schedule);
         if (!kind) {
-            return unusable("layout.schedule", "nobody knows the schedule " + sim::in_quotes(schedule));
+            return unusable("layout.schedule",
+                            "nobody knows the schedule " + sim::in_quotes(schedule));
         }
         layout.schedule = *kind;
     }
@@ -277,10 +282,10 @@ sim::Status set_pipeline(const sim::RunRecord& record, sim::Layout& layout,
     if (l.stage_partition) {
         const auto map = parse_partition(*l.stage_partition, layers, layout.pp);
         if (!map) {
-            return unusable("layout.stage_partition",
-                            sim::in_quotes(*l.stage_partition) + " does not split " +
-                                std::to_string(layers) + " layers into " +
-                                std::to_string(layout.pp) + " stages");
+            return unusable("layout.stage_partition", sim::in_quotes(*l.stage_partition) +
+                                                          " does not split " +
+                                                          std::to_string(layers) + " layers into " +
+                                                          std::to_string(layout.pp) + " stages");
         }
         layout.stage_map = tables.intern(*map);
         fewest = *std::min_element(map->layers.begin(), map->layers.end());
@@ -314,8 +319,7 @@ sim::Status set_offload(const sim::RunRecord& record, sim::Layout& layout) {
         return unusable("layout.offload", "nobody knows what is offloaded by " +
                                               sim::in_quotes(*record.layout.offload));
     }
-    layout.offload_tier =
-        has_word(word, "nvme") ? sim::OffloadTier::nvme : sim::OffloadTier::host;
+    layout.offload_tier = has_word(word, "nvme") ? sim::OffloadTier::nvme : sim::OffloadTier::host;
     return sim::Done{};
 }
 
@@ -368,8 +372,7 @@ Result<sim::Job> job_of(const sim::RunRecord& record, Notes& notes) {
     set_optimizer(record, job, notes);
     const std::string task = lower(l.task);
     if (has_word(task, "lora")) {
-        job.method.kind =
-            has_word(task, "qlora") ? sim::MethodKind::qlora : sim::MethodKind::lora;
+        job.method.kind = has_word(task, "qlora") ? sim::MethodKind::qlora : sim::MethodKind::lora;
         note(notes, "layout.task", "rank " + std::to_string(job.method.rank), "default");
     }
     if (sim::has_flag(record, "capacity-factor-1")) {

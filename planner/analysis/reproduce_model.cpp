@@ -43,9 +43,13 @@ sim::Status check_sizes(const RunModel& m) {
             return missing(size.path);
         }
         if (*size.value && size.needed && (**size.value < 1 || **size.value > largest_size)) {
-            return unusable(size.path, std::string(size.path) + " is " +
-                                           std::to_string(**size.value));
+            return unusable(size.path,
+                            std::string(size.path) + " is " + std::to_string(**size.value));
         }
+    }
+    // A hundred million tokens: no sample is longer, and its square still fits 64 bits with room.
+    if (*m.seq_len > (std::int64_t{1} << 27)) {
+        return unusable("model.seq_len", "model.seq_len is " + std::to_string(*m.seq_len));
     }
     if (m.hybrid) {
         return unusable("model.hybrid", "the model has blocks that a record cannot describe");
@@ -215,8 +219,8 @@ sim::Part mtp_part(const RunModel& m, const sim::Part& trunk) {
 /// told otherwise (arguments.py, --attention-dropout, --hidden-dropout), and GPT models of that
 /// family keep it; architectures without learned positions are trained without.
 double default_dropout(const RunModel& m, const sim::StackProfile& stack) {
-    const bool megatron = stack.name.starts_with("megatron") ||
-                          stack.derived_from.starts_with("megatron");
+    const bool megatron =
+        stack.name.starts_with("megatron") || stack.derived_from.starts_with("megatron");
     return megatron && lower(m.positions) == "learned" ? 0.1 : 0.0;
 }
 
@@ -252,8 +256,8 @@ Result<sim::ModelSpec> model_of(const sim::RunRecord& record, const sim::StackPr
     sim::Part trunk;
     trunk.name = "trunk";
     trunk.hidden = *m.hidden;
-    trunk.norm_kind = has_word(lower(m.norm), "layernorm") ? sim::NormKind::layernorm
-                                                           : sim::NormKind::rmsnorm;
+    trunk.norm_kind =
+        has_word(lower(m.norm), "layernorm") ? sim::NormKind::layernorm : sim::NormKind::rmsnorm;
     if (!m.norm) {
         note(notes, "model.norm", "rmsnorm", "default");
     }

@@ -5,13 +5,14 @@
 #include <iterator>
 #include <map>
 
-#include "simulator/units/nearest.hpp"
 #include "simulator/units/in_quotes.hpp"
+#include "simulator/units/nearest.hpp"
 
 namespace shardplan::plan {
 namespace {
 
-/// 10^9 / 2^30: the true figure behind a "GB" of unknown kind lies between this share and all of it.
+/// 10^9 / 2^30: the true figure behind a "GB" of unknown kind lies between this share and all of
+/// it.
 constexpr double gb_in_gib = 0.931;
 
 struct Grouping {
@@ -49,8 +50,7 @@ struct Collected {
     std::vector<double> time, allocated, reserved, process, shown;
 };
 
-void collect_memory(const sim::RunRecord& record, const RunPrediction& prediction,
-                    Collected& out) {
+void collect_memory(const sim::RunRecord& record, const RunPrediction& prediction, Collected& out) {
     const auto scored = scored_entries(record);
     for (const sim::RunMemory& entry : scored) {
         const double error = memory_error(predicted_gib(prediction, entry), entry);
@@ -108,8 +108,7 @@ double median_of(std::vector<double> values) {
     }
     std::sort(values.begin(), values.end());
     const std::size_t middle = values.size() / 2;
-    return values.size() % 2 == 1 ? values[middle]
-                                  : (values[middle - 1] + values[middle]) / 2.0;
+    return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
 }
 
 double percentile_of(std::vector<double> values, double share) {
@@ -155,11 +154,11 @@ double memory_error(double predicted, const sim::RunMemory& entry) {
 std::vector<sim::RunMemory> scored_entries(const sim::RunRecord& record) {
     std::vector<sim::RunMemory> out;
     for (const char* kind : {"allocated", "reserved", "process"}) {
-        const auto found = std::find_if(
-            record.measured.memory.begin(), record.measured.memory.end(),
-            [&](const sim::RunMemory& entry) {
-                return entry.kind == kind && !entry.kind_uncertain;
-            });
+        const auto found =
+            std::find_if(record.measured.memory.begin(), record.measured.memory.end(),
+                         [&](const sim::RunMemory& entry) {
+                             return entry.kind == kind && !entry.kind_uncertain;
+                         });
         if (found != record.measured.memory.end()) {
             out.push_back(*found);
         }

@@ -10,8 +10,8 @@
 #include "simulator/spec/assumption.hpp"
 #include "simulator/units/result.hpp"
 
-/// Published runs predicted, and the predictions compared with what was measured. The rules stand in
-/// simulator/io/schema/run_record.md.
+/// Published runs predicted, and the predictions compared with what was measured. The rules stand
+/// in simulator/io/schema/run_record.md.
 namespace shardplan::plan {
 
 /// One memory figure in GiB, on the rank class a measurement may be of.
@@ -75,8 +75,8 @@ double median_of(std::vector<double> values);
 double percentile_of(std::vector<double> values, double share);
 ErrorFigures error_figures(const std::vector<double>& errors);
 
-/// The predicted figure, in GiB, that a memory entry is compared with; analytic entries are compared
-/// with what is allocated.
+/// The predicted figure, in GiB, that a memory entry is compared with; analytic entries are
+/// compared with what is allocated.
 double predicted_gib(const RunPrediction& prediction, const sim::RunMemory& entry);
 /// Error of a predicted figure (GiB) against an entry; with `unit_uncertain` none between 0.931 and
 /// 1 of it, and outside counted from the nearer end.

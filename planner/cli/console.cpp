@@ -1,9 +1,9 @@
 #include "planner/cli/console.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <cstdlib>
+
+#include <fmt/format.h>
 
 #include "planner/cli/table.hpp"
 #include "simulator/units/text.hpp"
@@ -13,12 +13,18 @@ namespace {
 
 std::string_view escape_of(Style style) {
     switch (style) {
-    case Style::strong: return "\x1b[1m";
-    case Style::good: return "\x1b[32m";
-    case Style::doubtful: return "\x1b[33m";
-    case Style::bad: return "\x1b[31m";
-    case Style::faint: return "\x1b[2m";
-    case Style::plain: break;
+        case Style::strong:
+            return "\x1b[1m";
+        case Style::good:
+            return "\x1b[32m";
+        case Style::doubtful:
+            return "\x1b[33m";
+        case Style::bad:
+            return "\x1b[31m";
+        case Style::faint:
+            return "\x1b[2m";
+        case Style::plain:
+            break;
     }
     return "";
 }
@@ -62,7 +68,8 @@ void print_assumptions(std::ostream& out, const std::vector<sim::Assumption>& as
     print_heading(out, "Assumed", color);
     Table table({{"", Align::left}, {"", Align::left}, {"", Align::left}});
     for (const sim::Assumption& a : assumptions) {
-        table.add({a.path, {a.value, Style::strong},
+        table.add({a.path,
+                   {a.value, Style::strong},
                    {a.note.empty() ? a.origin : a.origin + "; " + a.note, Style::faint}});
     }
     table.print(out, color, 2);

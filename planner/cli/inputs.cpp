@@ -93,8 +93,7 @@ sim::Result<sim::Job> job_from(const ScenarioOptions& options, const sim::ModelS
     if (const auto status = apply_sets(job, "job", options.sets); !status) {
         return status.error();
     }
-    if (job.precision.compute == sim::Dtype::fp8 &&
-        job.precision.recipe == sim::Fp8Recipe::none) {
+    if (job.precision.compute == sim::Dtype::fp8 && job.precision.recipe == sim::Fp8Recipe::none) {
         job.precision.recipe = sim::Fp8Recipe::tensorwise;
         assume(notes, "job.precision.recipe", "tensorwise", "default", "one scale per tensor");
     }
@@ -176,8 +175,8 @@ sim::Status set_figures(sim::Device& device, const ScenarioOptions& options) {
     for (const auto& status : {
              read_figure(options.device_peak, sim::Dimension::flop_rate, "--device-peak", peak),
              read_figure(options.device_memory, sim::Dimension::bytes, "--device-memory", memory),
-             read_figure(options.device_bandwidth, sim::Dimension::bandwidth,
-                         "--device-bandwidth", device.memory_bandwidth.physical),
+             read_figure(options.device_bandwidth, sim::Dimension::bandwidth, "--device-bandwidth",
+                         device.memory_bandwidth.physical),
          }) {
         if (!status) {
             return status;
@@ -225,8 +224,10 @@ sim::Status describe_devices(sim::Cluster& cluster, const ScenarioOptions& optio
         if (const auto status = apply_sets(*own, "device", options.sets); !status) {
             return status;
         }
-        if (const auto status = sim::check_device(*own, "--device-peak, --device-memory, "
-                                                        "--device-bandwidth"); !status) {
+        if (const auto status = sim::check_device(*own,
+                                                  "--device-peak, --device-memory, "
+                                                  "--device-bandwidth");
+            !status) {
             return status;
         }
         assume(notes, "device." + name, "figures given by flag", "command line", "");
@@ -238,8 +239,9 @@ sim::Status describe_devices(sim::Cluster& cluster, const ScenarioOptions& optio
 sim::Error with_device_flags(sim::Error error) {
     if (error.what.find("device") != std::string::npos) {
         error.hint += (error.hint.empty() ? "" : "; ") +
-                      std::string("or give its figures: --device-peak \"165 TFLOP/s\" "
-                                  "--device-memory \"24 GiB\" --device-bandwidth \"1008 GB/s\"");
+                      std::string(
+                          "or give its figures: --device-peak \"165 TFLOP/s\" "
+                          "--device-memory \"24 GiB\" --device-bandwidth \"1008 GB/s\"");
     }
     return error;
 }
@@ -291,7 +293,8 @@ sim::GlobalBatch default_batch(std::int64_t sequence, std::int64_t devices) {
     while (odd % 2 == 0) {
         odd /= 2;
     }
-    const std::int64_t wanted = std::max<std::int64_t>(tokens / std::max<std::int64_t>(sequence, 1), 1);
+    const std::int64_t wanted =
+        std::max<std::int64_t>(tokens / std::max<std::int64_t>(sequence, 1), 1);
     sim::GlobalBatch batch;
     batch.sequences = std::max<std::int64_t>((wanted + odd / 2) / odd, 1) * odd;
     return batch;

@@ -20,8 +20,7 @@ struct Setting {
 Setting split_setting(std::string_view text);
 
 /// Checks that every setting is of the form, with a root among `roots`.
-sim::Status check_sets(const std::vector<std::string>& sets,
-                       const std::vector<std::string>& roots);
+sim::Status check_sets(const std::vector<std::string>& sets, const std::vector<std::string>& roots);
 
 /// Applies the settings of one root ("model", "cluster", "job", "stack", "device") and skips the
 /// others. Errors: no such field, bad value; `where` is the flag with its text.
@@ -32,8 +31,7 @@ sim::Status apply_sets(T& value, std::string_view root, const std::vector<std::s
         if (setting.root != root) {
             continue;
         }
-        const auto status =
-            sim::apply_setting(value, setting.path, setting.value, "--set " + text);
+        const auto status = sim::apply_setting(value, setting.path, setting.value, "--set " + text);
         if (!status) {
             return status;
         }

@@ -11,8 +11,8 @@ sim::Result<sim::Layout> layout_from(std::string_view text, std::string_view whe
     std::int64_t devices = sim::device_count(scenario.cluster);
     if (scenario.job.constraints.idle_devices) {
         const std::int64_t replica = sim::rank_count(parsed->layout) / parsed->layout.dp;
-        const std::int64_t used = parsed->dp_given ? sim::rank_count(parsed->layout)
-                                                   : devices / replica * replica;
+        const std::int64_t used =
+            parsed->dp_given ? sim::rank_count(parsed->layout) : devices / replica * replica;
         if (used > 0 && used <= devices) {
             devices = used;
         }

@@ -1,13 +1,13 @@
 // The only file that knows CLI11, whose header takes longer to compile than any room of ours: flags
 // are parsed into the plain structs of options.hpp, and a verb is called.
-#include <unistd.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
 #include <iostream>
 #include <string>
 #include <vector>
+
+#include <CLI/CLI.hpp>
+#include <unistd.h>
 
 #include "planner/analysis/validate.hpp"
 #include "planner/cli/verbs.hpp"
@@ -111,11 +111,11 @@ CLI::App* add_verb(CLI::App& app, Everything& all, const std::string& name,
 }
 
 void add_readers(CLI::App& app, Everything& all) {
-    CLI::App* model = add_verb(
-        app, all, "model", "exact parameter counts of a model, and what was assumed",
-        "  shardplan model config.json\n"
-        "  shardplan model llama-3-70b --json\n"
-        "  shardplan model llama-3-8b --set model.embedding.tied=true\n");
+    CLI::App* model =
+        add_verb(app, all, "model", "exact parameter counts of a model, and what was assumed",
+                 "  shardplan model config.json\n"
+                 "  shardplan model llama-3-70b --json\n"
+                 "  shardplan model llama-3-8b --set model.embedding.tied=true\n");
     model->add_option("model", all.model.model, "config.json, model file or built-in name")
         ->required();
     add_sets(model, all.model.sets, "model.embedding.tied=true");
@@ -139,8 +139,7 @@ void add_readers(CLI::App& app, Everything& all) {
     CLI::App* list = add_verb(app, all, "list", "what is built in",
                               "  shardplan list models\n"
                               "  shardplan list clusters --json\n");
-    list->add_option("what", all.list.what,
-                     "models, clusters, devices, stacks, jobs or features")
+    list->add_option("what", all.list.what, "models, clusters, devices, stacks, jobs or features")
         ->required();
     list->callback([&all] {
         all.verb = [&all](const Console& console) { return run_list(all.list, console); };
@@ -154,6 +153,8 @@ void add_planners(CLI::App& app, Everything& all) {
         "  shardplan plan -m config.json -c dgx-a100 -g 64 --sequence 8192 --global-batch 256\n"
         "  shardplan plan -m llama-3-8b -c 8xrtx4090-pcie --method lora --sequence 4096\n"
         "  shardplan plan -m mixtral-8x7b -c dgx-h100 -g 64 --top 3 -o plan.shardplan.json\n"
+        "Without --job: the positions of the model up to 8192 tokens per sample, about 4 million\n"
+        "tokens per step, bf16, AdamW; every default taken is listed under Assumed.\n"
         "Exit code 0: something fits; 1: nothing does; 2: the input is wrong.\n");
     add_scenario(plan, all.plan.scenario, true);
     plan->add_option("--top", all.plan.top, "plans to show")->type_name("K")->default_str("10");
@@ -171,10 +172,10 @@ void add_planners(CLI::App& app, Everything& all) {
         "      --layout zero3,mb2,rc=selective --json\n"
         "Terms of a layout: tp8 sp pp4 v2 dp16 cp2:ring ep8 etp1 mb1 zero1 rc=full:12\n"
         "off=opt:1.0:host sched=1f1b order=tp-cp-ep-dp-pp stages=11-12-12-11; dp may be left out.\n"
-        "Exit code 0: it fits or nearly; 1: it does not, or is not legal; 2: the input is wrong.\n");
+        "Exit code 0: it fits or nearly; 1: it does not, or is not legal; 2: the input is "
+        "wrong.\n");
     add_scenario(estimate, all.estimate.scenario, true);
-    estimate->add_option("--layout,-l", all.estimate.layout, "text form of the layout")
-        ->required();
+    estimate->add_option("--layout,-l", all.estimate.layout, "text form of the layout")->required();
     estimate->add_option("-o,--output", all.estimate.output, "write a plan file; - for stdout")
         ->type_name("FILE");
     estimate->callback([&all] {
@@ -198,20 +199,20 @@ void add_explainers(CLI::App& app, Everything& all) {
     add_scenario(explain, all.explain.scenario, false);
     explain->callback([&all] {
         const ExplainOptions& o = all.explain;
-        const bool by_flags = !o.scenario.model.empty() && !o.scenario.cluster.empty() &&
-                              !o.layout.empty();
+        const bool by_flags =
+            !o.scenario.model.empty() && !o.scenario.cluster.empty() && !o.layout.empty();
         if (o.document.empty() && !by_flags) {
-            throw CLI::ValidationError("explain", "give a plan file, or --model, --cluster and "
-                                                  "--layout");
+            throw CLI::ValidationError("explain",
+                                       "give a plan file, or --model, --cluster and "
+                                       "--layout");
         }
         all.verb = [&all](const Console& console) { return run_explain(all.explain, console); };
     });
 
-    CLI::App* validate = add_verb(
-        app, all, "validate", "predict published runs and compare",
-        "  shardplan validate --runs runs.jsonl\n"
-        "  shardplan validate --runs runs.jsonl --by stack,device\n"
-        "  shardplan validate --runs runs.jsonl --json > report.json\n");
+    CLI::App* validate = add_verb(app, all, "validate", "predict published runs and compare",
+                                  "  shardplan validate --runs runs.jsonl\n"
+                                  "  shardplan validate --runs runs.jsonl --by stack,device\n"
+                                  "  shardplan validate --runs runs.jsonl --json > report.json\n");
     validate->add_option("--runs", all.validate.runs, "run records, one JSON object per line")
         ->required()
         ->type_name("FILE");
@@ -249,8 +250,9 @@ sim::Error explain(const CLI::App& app, const std::vector<std::string>& argument
                                   : "see `shardplan " + verb->get_name() + " --help`"};
     if (arguments.empty()) {
         error.what = "a verb is missing";
-        error.hint = "start with `shardplan plan --model llama-3-70b --cluster dgx-h100`, or see "
-                     "`shardplan --help`";
+        error.hint =
+            "start with `shardplan plan --model llama-3-70b --cluster dgx-h100`, or see "
+            "`shardplan --help`";
         return error;
     }
     for (const std::string& argument : arguments) {
@@ -260,7 +262,8 @@ sim::Error explain(const CLI::App& app, const std::vector<std::string>& argument
             (!is_flag && !used.empty())) {
             continue;
         }
-        error.what = is_flag ? "there is no flag " + name : "there is no verb " + sim::in_quotes(name);
+        error.what =
+            is_flag ? "there is no flag " + name : "there is no verb " + sim::in_quotes(name);
         if (const auto nearest = sim::nearest_name(name, known)) {
             error.hint = "did you mean " + *nearest + "? " + error.hint;
         }
@@ -275,15 +278,17 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 int main(int argc, char** argv) {
     Everything all;
-    CLI::App app("Shardplan plans how to split the training of large models over a cluster: does "
-                 "it fit, how fast is it, and what should change.",
-                 "shardplan");
+    CLI::App app(
+        "Shardplan plans how to split the training of large models over a cluster: does "
+        "it fit, how fast is it, and what should change.",
+        "shardplan");
     app.set_version_flag("--version", SHARDPLAN_VERSION);
     app.require_subcommand(1);
-    app.footer("\nStart with:\n"
-               "  shardplan plan --model llama-3-70b --cluster dgx-h100 --gpus 512\n"
-               "  shardplan list models\n"
-               "  shardplan VERB --help\n");
+    app.footer(
+        "\nStart with:\n"
+        "  shardplan plan --model llama-3-70b --cluster dgx-h100 --gpus 512\n"
+        "  shardplan list models\n"
+        "  shardplan VERB --help\n");
     add_planners(app, all);
     add_readers(app, all);
     add_explainers(app, all);
@@ -293,8 +298,7 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& success) { // --help, --version
-        return app.exit(success, std::cout, std::cerr) == 0 ? exit_code::yes
-                                                            : exit_code::bad_input;
+        return app.exit(success, std::cout, std::cerr) == 0 ? exit_code::yes : exit_code::bad_input;
     } catch (const CLI::ParseError& error) {
         return fail(console, explain(app, arguments, first_line(error.what())));
     }

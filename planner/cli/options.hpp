@@ -18,7 +18,8 @@ struct JobFlag {
     std::string_view doc;
 };
 
-/// Short names for the fields of a job that people change most. Any other field is `--set job.PATH`.
+/// Short names for the fields of a job that people change most. Any other field is `--set
+/// job.PATH`.
 std::span<const JobFlag> job_flags();
 
 /// A value given by a flag that sets one field.
@@ -73,7 +74,7 @@ struct PlanOptions {
 };
 
 struct ExplainOptions {
-    std::string document; ///< a plan file; or empty, and scenario and layout are given
+    std::string document;  ///< a plan file; or empty, and scenario and layout are given
     std::int64_t plan = 1; ///< which plan of the document, from 1
     ScenarioOptions scenario;
     std::string layout;

@@ -1,10 +1,10 @@
 #include "planner/cli/present.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <numeric>
+
+#include <fmt/format.h>
 
 #include "planner/cli/table.hpp"
 #include "simulator/io/catalogue.hpp"
@@ -52,10 +52,10 @@ std::vector<std::size_t> columns_of(const sim::Estimate& estimate) {
 
 std::string job_line(const sim::Evaluator& evaluator) {
     const sim::Resolved& r = evaluator.resolved();
-    std::string line = fmt::format(
-        "sequence {}, global batch {} ({} tokens), {}, {}", sim::group_digits(r.sequence),
-        sim::group_digits(r.global_batch), sim::group_digits(r.global_batch * r.sequence),
-        name_of(r.compute), name_of(r.optimizer));
+    std::string line = fmt::format("sequence {}, global batch {} ({} tokens), {}, {}",
+                                   sim::group_digits(r.sequence), sim::group_digits(r.global_batch),
+                                   sim::group_digits(r.global_batch * r.sequence),
+                                   name_of(r.compute), name_of(r.optimizer));
     if (r.method.kind != sim::MethodKind::full) {
         line += fmt::format(", {} of rank {}", name_of(r.method.kind), r.method.rank);
     }
@@ -65,15 +65,17 @@ std::string job_line(const sim::Evaluator& evaluator) {
 void add_given_lines(Table& table, const sim::Evaluator& evaluator) {
     const sim::Scenario& scenario = evaluator.scenario();
     const sim::ParameterCounts counts = sim::count_parameters(scenario.model);
-    table.add({"model", {fmt::format("{}: {} parameters, {} active", scenario.model.name,
-                                     sim::group_digits(counts.total),
-                                     sim::group_digits(counts.active)),
-                         Style::strong}});
-    table.add({"cluster",
-               fmt::format("{}: {}", scenario.cluster.name, sim::summary(scenario.cluster))});
+    table.add({"model",
+               {fmt::format("{}: {} parameters, {} active", scenario.model.name,
+                            sim::group_digits(counts.total), sim::group_digits(counts.active)),
+                Style::strong}});
+    table.add(
+        {"cluster", fmt::format("{}: {}", scenario.cluster.name, sim::summary(scenario.cluster))});
     table.add({"job", job_line(evaluator)});
     const std::string title =
-        scenario.stack.title.empty() ? "" : fmt::format(" ({})", scenario.stack.title);
+        scenario.stack.title.empty() || scenario.stack.title == scenario.stack.name
+            ? ""
+            : fmt::format(" ({})", scenario.stack.title);
     table.add({"stack", scenario.stack.name + title});
 }
 
@@ -122,9 +124,12 @@ void add_memory_lines(Table& table, const sim::Estimate& estimate) {
 
 Style style_of(sim::Verdict verdict) {
     switch (verdict) {
-    case sim::Verdict::fits: return Style::good;
-    case sim::Verdict::borderline: return Style::doubtful;
-    case sim::Verdict::does_not_fit: break;
+        case sim::Verdict::fits:
+            return Style::good;
+        case sim::Verdict::borderline:
+            return Style::doubtful;
+        case sim::Verdict::does_not_fit:
+            break;
     }
     return Style::bad;
 }
@@ -197,10 +202,14 @@ void print_memory(const Console& console, const sim::Estimate& estimate) {
                 [&](const sim::ClassMemory& c) { return gib(c.at_peak[kind]); });
         }
     }
-    add("allocated", [](const auto& c) { return gib(c.allocated.value); }, Style::strong);
-    add("reserved", [](const auto& c) { return gib(c.reserved.value); }, Style::strong);
-    add("process", [](const auto& c) { return gib(c.process.value); }, Style::strong);
-    add("usable", [](const auto& c) { return gib(c.usable); }, Style::faint);
+    add(
+        "allocated", [](const auto& c) { return gib(c.allocated.value); }, Style::strong);
+    add(
+        "reserved", [](const auto& c) { return gib(c.reserved.value); }, Style::strong);
+    add(
+        "process", [](const auto& c) { return gib(c.process.value); }, Style::strong);
+    add(
+        "usable", [](const auto& c) { return gib(c.usable); }, Style::faint);
     add("verdict", [](const auto& c) { return std::string(name_of(c.verdict)); });
     table.print(console.out, console.color, 2);
 }
@@ -208,7 +217,9 @@ void print_memory(const Console& console, const sim::Estimate& estimate) {
 void print_time(const Console& console, const sim::Estimate& estimate) {
     print_heading(console.out, "Time of one step", console.color);
     const double total = estimate.time.total.value.value();
-    Table table({{"", Align::left}, {"exposed", Align::right}, {"share", Align::right},
+    Table table({{"", Align::left},
+                 {"exposed", Align::right},
+                 {"share", Align::right},
                  {"hidden", Align::right}});
     for (std::size_t k = 0; k < sim::time_kind_count; ++k) {
         const auto kind = static_cast<sim::TimeKind>(k);
@@ -229,8 +240,11 @@ void print_links(const Console& console, const sim::Estimate& estimate) {
         return;
     }
     print_heading(console.out, "Sent by one device in one step", console.color);
-    Table table({{"dimension", Align::left}, {"ranks", Align::right}, {"bytes", Align::right},
-                 {"time", Align::right}, {"over", Align::left}});
+    Table table({{"dimension", Align::left},
+                 {"ranks", Align::right},
+                 {"bytes", Align::right},
+                 {"time", Align::right},
+                 {"over", Align::left}});
     for (const sim::LinkLoad& link : estimate.links) {
         table.add({link.dim, std::to_string(link.ranks), sim::to_text(link.per_step),
                    sim::to_text(link.time), link.tier});
@@ -255,8 +269,8 @@ std::vector<sim::Warning> all_warnings(const sim::Evaluator& evaluator, const si
     std::vector<sim::Warning> out = estimate.warnings;
     for (sim::Warning& warning : sim::layout_warnings(evaluator.scenario(), evaluator.resolved(),
                                                       layout, evaluator.tables())) {
-        const bool known = std::any_of(out.begin(), out.end(),
-                                       [&](const auto& w) { return w.id == warning.id; });
+        const bool known =
+            std::any_of(out.begin(), out.end(), [&](const auto& w) { return w.id == warning.id; });
         if (!known) {
             out.push_back(std::move(warning));
         }

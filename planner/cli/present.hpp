@@ -22,8 +22,8 @@ void print_given(const Console& console, const sim::Evaluator& evaluator);
 /// margin, the three largest memory terms, step time with its band, speed, and MFU with its peak.
 void print_first_screen(const Console& console, const sim::Evaluator& evaluator,
                         const Shown& shown);
-/// Memory of each rank class by kind of tensor, in GiB. Where there are many classes, the first, the
-/// last, the deciding one and a few between.
+/// Memory of each rank class by kind of tensor, in GiB. Where there are many classes, the first,
+/// the last, the deciding one and a few between.
 void print_memory(const Console& console, const sim::Estimate& estimate);
 /// Where the step goes, and what hides behind compute.
 void print_time(const Console& console, const sim::Estimate& estimate);

@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "planner/cli/inputs.hpp"
 #include "planner/cli/table.hpp"
@@ -139,34 +139,36 @@ void print_group(const Console& console, const KnownGroup& known) {
                                          sim::to_text(usable(known.device->memory_bandwidth)),
                                          peak_words(*known.device))});
     } else {
-        table.add({"device", {fmt::format("{}: not in the catalogue, peak unknown; {}",
-                                          node.device, known.hint),
-                              Style::doubtful}});
+        table.add(
+            {"device",
+             {fmt::format("{}: not in the catalogue, peak unknown; {}", node.device, known.hint),
+              Style::doubtful}});
     }
     if (node.scaleup.kind != sim::ScaleupKind::none) {
         table.add({"in the node",
                    fmt::format("{}, {} per device and direction{}", name_of(node.scaleup.kind),
                                sim::to_text(usable(node.scaleup.per_device)),
-                               node.scaleup.peer_access ? "" : ", no peer access: staged through "
-                                                               "the host")});
+                               node.scaleup.peer_access ? ""
+                                                        : ", no peer access: staged through "
+                                                          "the host")});
     }
     if (node.scaleup.domain_devices > 0) {
         table.add({"", fmt::format("one domain of {} devices", node.scaleup.domain_devices)});
     }
     if (node.nics.count > 0) {
-        table.add({"out of the node",
-                   fmt::format("{} {} of {} each direction{}", node.nics.count,
-                               node.nics.count == 1 ? "NIC" : "NICs",
-                               sim::to_text(usable(node.nics.per_nic)),
-                               node.nics.gpudirect ? "" : ", without GPUDirect")});
+        table.add(
+            {"out of the node", fmt::format("{} {} of {} each direction{}", node.nics.count,
+                                            node.nics.count == 1 ? "NIC" : "NICs",
+                                            sim::to_text(usable(node.nics.per_nic)),
+                                            node.nics.gpudirect ? "" : ", without GPUDirect")});
     }
     if (node.host.memory.value() > 0.0) {
         table.add({"host", fmt::format("{} memory, {} cores", sim::to_text(node.host.memory),
                                        node.host.cores)});
     }
     if (group.price_per_device_hour > 0.0) {
-        table.add({"price", fmt::format("{:.4g} per device and hour",
-                                        group.price_per_device_hour)});
+        table.add(
+            {"price", fmt::format("{:.4g} per device and hour", group.price_per_device_hour)});
     }
     table.print(console.out, console.color, 2);
 }
@@ -187,8 +189,10 @@ void print_text(const Console& console, const sim::Cluster& cluster,
                       fmt::format("Fabric: {}{}", name_of(cluster.fabric.kind),
                                   cluster.fabric.rails ? ", by rails" : ""),
                       console.color);
-        Table table({{"level", Align::left}, {"nodes", Align::right},
-                     {"oversubscription", Align::right}, {"latency", Align::right}});
+        Table table({{"level", Align::left},
+                     {"nodes", Align::right},
+                     {"oversubscription", Align::right},
+                     {"latency", Align::right}});
         for (const sim::FabricLevel& level : cluster.fabric.levels) {
             table.add({level.name,
                        level.nodes_per_group > 0 ? std::to_string(level.nodes_per_group) : "all",

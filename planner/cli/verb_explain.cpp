@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "planner/cli/inputs.hpp"
 #include "planner/cli/layout_input.hpp"
@@ -74,7 +74,8 @@ void write_term(sim::JsonWriter& json, const sim::Term& term) {
 void add_rows(Table& table, const sim::Term& term, std::int64_t level, std::int64_t depth) {
     const std::string indent(static_cast<std::size_t>(2 * level), ' ');
     table.add({indent + (term.label.empty() ? term.path : term.label),
-               {sim::format_quantity(term.value, term.dimension), Style::strong}, term.detail,
+               {sim::format_quantity(term.value, term.dimension), Style::strong},
+               term.detail,
                {term.source, Style::faint}});
     if (depth > 0 && level + 1 >= depth) {
         return;
@@ -128,7 +129,9 @@ int run_explain(const ExplainOptions& options, const Console& console) {
         return exit_code::yes;
     }
     console.out << styled(text, Style::strong, console.color) << '\n';
-    Table table({{term->path, Align::left}, {"", Align::right}, {"how", Align::left},
+    Table table({{term->path, Align::left},
+                 {"", Align::right},
+                 {"how", Align::left},
                  {"source", Align::left}});
     add_rows(table, *term, 0, options.depth);
     table.print(console.out, console.color);

@@ -37,13 +37,16 @@ void write_json(const Console& console, const ImportedModel& imported, const Mod
 
 std::string attention_words(const sim::Attention& a) {
     switch (a.kind) {
-    case sim::AttentionKind::none: return "no attention";
-    case sim::AttentionKind::linear:
-    case sim::AttentionKind::ssm: return std::string(name_of(a.kind));
-    case sim::AttentionKind::mla:
-        return fmt::format("mla, {} heads, ranks {} and {}", a.heads, a.q_rank, a.kv_rank);
-    case sim::AttentionKind::mha:
-    case sim::AttentionKind::gqa: break;
+        case sim::AttentionKind::none:
+            return "no attention";
+        case sim::AttentionKind::linear:
+        case sim::AttentionKind::ssm:
+            return std::string(name_of(a.kind));
+        case sim::AttentionKind::mla:
+            return fmt::format("mla, {} heads, ranks {} and {}", a.heads, a.q_rank, a.kv_rank);
+        case sim::AttentionKind::mha:
+        case sim::AttentionKind::gqa:
+            break;
     }
     std::string out = fmt::format("{} heads of {}", a.heads, a.qk_head_dim);
     if (a.kv_heads != a.heads) {
@@ -57,21 +60,26 @@ std::string attention_words(const sim::Attention& a) {
 
 std::string ffn_words(const sim::Ffn& f) {
     switch (f.kind) {
-    case sim::FfnKind::none: return "no ffn";
-    case sim::FfnKind::linear: return "one linear map";
-    case sim::FfnKind::moe: {
-        std::string out =
-            fmt::format("{} experts of {}, top {}", f.experts, f.expert_width, f.top_k);
-        return f.shared_width > 0 ? fmt::format("{}, shared {}", out, f.shared_width) : out;
-    }
-    case sim::FfnKind::dense: break;
+        case sim::FfnKind::none:
+            return "no ffn";
+        case sim::FfnKind::linear:
+            return "one linear map";
+        case sim::FfnKind::moe: {
+            std::string out =
+                fmt::format("{} experts of {}, top {}", f.experts, f.expert_width, f.top_k);
+            return f.shared_width > 0 ? fmt::format("{}, shared {}", out, f.shared_width) : out;
+        }
+        case sim::FfnKind::dense:
+            break;
     }
     return fmt::format("{}ffn {}", f.gated ? "gated " : "", f.width);
 }
 
 void print_shape(const Console& console, const sim::ModelSpec& model, const ModelReport& report) {
     print_heading(console.out, "Parts", console.color);
-    Table parts({{"part", Align::left}, {"role", Align::left}, {"hidden", Align::right},
+    Table parts({{"part", Align::left},
+                 {"role", Align::left},
+                 {"hidden", Align::right},
                  {"parameters", Align::right}});
     for (std::size_t i = 0; i < report.counts.parts.size() && i < model.parts.size(); ++i) {
         const auto& part = report.counts.parts[i];
@@ -81,8 +89,11 @@ void print_shape(const Console& console, const sim::ModelSpec& model, const Mode
     parts.print(console.out, console.color, 2);
 
     print_heading(console.out, "Blocks", console.color);
-    Table blocks({{"kind", Align::left}, {"count", Align::right}, {"parameters each", Align::right},
-                  {"attention", Align::left}, {"network", Align::left}});
+    Table blocks({{"kind", Align::left},
+                  {"count", Align::right},
+                  {"parameters each", Align::right},
+                  {"attention", Align::left},
+                  {"network", Align::left}});
     for (std::size_t i = 0; i < report.counts.block_kinds.size(); ++i) {
         const auto& kind = report.counts.block_kinds[i];
         const sim::BlockKind& shape = model.block_kinds[i];
@@ -101,9 +112,11 @@ void print_text(const Console& console, const ImportedModel& imported, const Mod
         console.out << " (" << model.family << ")";
     }
     console.out << "\n\n";
-    table.add({"parameters", {sim::group_digits(counts.total), Style::strong},
+    table.add({"parameters",
+               {sim::group_digits(counts.total), Style::strong},
                scaled_count(static_cast<double>(counts.total))});
-    table.add({"active", {sim::group_digits(counts.active), Style::strong},
+    table.add({"active",
+               {sim::group_digits(counts.active), Style::strong},
                "for one token, less the experts it is not sent to"});
     table.add({"embedding", sim::group_digits(counts.embedding), "token table and untied head"});
     if (counts.mtp > 0) {

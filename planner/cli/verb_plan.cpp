@@ -1,8 +1,8 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "planner/cli/inputs.hpp"
 #include "planner/cli/layout_input.hpp"
@@ -42,9 +42,9 @@ std::string where_it_loses(const sim::StepTime& plan, const sim::StepTime& best)
             worst = kind;
         }
     }
-    return loss > 0.0 ? fmt::format("{} more {}", sim::to_text(sim::Seconds(loss)),
-                                    words(name_of(worst)))
-                      : "";
+    return loss > 0.0
+               ? fmt::format("{} more {}", sim::to_text(sim::Seconds(loss)), words(name_of(worst)))
+               : "";
 }
 
 std::string best_reason(const sim::Estimate& best, sim::Objective objective) {
@@ -100,15 +100,23 @@ std::vector<Ranked> rank(const PlanSet& set, const sim::Evaluator& evaluator,
 
 void print_ranking(const Console& console, const std::vector<Ranked>& ranking) {
     print_heading(console.out, "Ranked", console.color);
-    Table table({{"", Align::right}, {"layout", Align::left}, {"verdict", Align::left},
-                 {"step", Align::right}, {"tokens/s/GPU", Align::right}, {"MFU", Align::right},
-                 {"to spare", Align::right}, {"why", Align::left}});
+    Table table({{"", Align::right},
+                 {"layout", Align::left},
+                 {"verdict", Align::left},
+                 {"step", Align::right},
+                 {"tokens/s/GPU", Align::right},
+                 {"MFU", Align::right},
+                 {"to spare", Align::right},
+                 {"why", Align::left}});
     for (std::size_t i = 0; i < ranking.size(); ++i) {
         const sim::Estimate& e = ranking[i].estimate;
-        table.add({std::to_string(i + 1), {ranking[i].plan->text, Style::strong},
+        table.add({std::to_string(i + 1),
+                   {ranking[i].plan->text, Style::strong},
                    {std::string(name_of(e.verdict)), style_of(e.verdict)},
-                   sim::to_text(e.time.total.value), scaled_count(e.tokens_per_second_per_device),
-                   percent(e.mfu), fmt::format("{:.1f} GiB", e.margin.value() / 0x1p30),
+                   sim::to_text(e.time.total.value),
+                   scaled_count(e.tokens_per_second_per_device),
+                   percent(e.mfu),
+                   fmt::format("{:.1f} GiB", e.margin.value() / 0x1p30),
                    {ranking[i].reason, Style::faint}});
     }
     table.print(console.out, console.color, 2);
@@ -131,8 +139,8 @@ void print_plainest(const Console& console, const sim::Evaluator& evaluator) {
     sim::Layout layout;
     layout.dp = static_cast<std::uint32_t>(sim::device_count(evaluator.scenario().cluster));
     layout.shard = evaluator.scenario().stack.default_shard;
-    const auto refusals = sim::check_layout(evaluator.scenario(), evaluator.resolved(), layout,
-                                            evaluator.tables());
+    const auto refusals =
+        sim::check_layout(evaluator.scenario(), evaluator.resolved(), layout, evaluator.tables());
     if (!refusals.empty()) {
         console.out << "for example " << sim::to_text(layout, evaluator.tables()) << ":\n";
         print_refusals(console.out, refusals, console.color);
@@ -160,8 +168,8 @@ void print_no_plan(const Console& console, const sim::Evaluator& evaluator, cons
     }
     if (!set.closest.empty()) {
         print_heading(console.out, "Closest", console.color);
-        Table table({{"layout", Align::left}, {"too much", Align::right},
-                     {"largest term", Align::left}});
+        Table table(
+            {{"layout", Align::left}, {"too much", Align::right}, {"largest term", Align::left}});
         for (const NearMiss& miss : set.closest) {
             table.add({{miss.plan.text, Style::strong},
                        fmt::format("{:.1f} GiB", miss.shortfall.value() / 0x1p30),

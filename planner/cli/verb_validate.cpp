@@ -1,10 +1,9 @@
-#include <fmt/format.h>
-
-
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "planner/analysis/validate.hpp"
 #include "planner/cli/table.hpp"
@@ -18,8 +17,9 @@ namespace {
 void write_errors(sim::JsonWriter& json, std::string_view key, const ErrorFigures& figures) {
     json.begin_object(key).member("rows", figures.rows);
     if (figures.rows > 0) {
-        json.member("median", figures.median).member("p90", figures.p90).member("bias",
-                                                                               figures.bias);
+        json.member("median", figures.median)
+            .member("p90", figures.p90)
+            .member("bias", figures.bias);
     }
     json.end_object();
 }
@@ -84,10 +84,17 @@ void add_error_row(Table& table, const std::string& group, const char* kind,
 }
 
 void print_groups(const Console& console, const std::vector<GroupFigures>& groups) {
-    Table errors({{"group", Align::left}, {"figure", Align::left}, {"rows", Align::right},
-                  {"median", Align::right}, {"p90", Align::right}, {"bias", Align::right}});
-    Table fits({{"group", Align::left}, {"rows", Align::right}, {"right", Align::right},
-                {"wrong", Align::right}, {"borderline", Align::right},
+    Table errors({{"group", Align::left},
+                  {"figure", Align::left},
+                  {"rows", Align::right},
+                  {"median", Align::right},
+                  {"p90", Align::right},
+                  {"bias", Align::right}});
+    Table fits({{"group", Align::left},
+                {"rows", Align::right},
+                {"right", Align::right},
+                {"wrong", Align::right},
+                {"borderline", Align::right},
                 {"right of committed", Align::right}});
     for (const GroupFigures& group : groups) {
         add_error_row(errors, group.name, "step time", group.time);
@@ -100,9 +107,9 @@ void print_groups(const Console& console, const std::vector<GroupFigures>& group
             const std::int64_t committed = fit.right + fit.wrong;
             fits.add({group.name, std::to_string(fit.rows()), std::to_string(fit.right),
                       std::to_string(fit.wrong), std::to_string(fit.borderline),
-                      committed > 0 ? percent(static_cast<double>(fit.right) /
-                                              static_cast<double>(committed))
-                                    : ""});
+                      committed > 0
+                          ? percent(static_cast<double>(fit.right) / static_cast<double>(committed))
+                          : ""});
         }
     }
     if (!errors.empty()) {
@@ -159,8 +166,8 @@ int run_validate(const ValidateOptions& options, const Console& console) {
         return fail(console, runs.error());
     }
     for (const sim::Error& problem : runs->problems) {
-        console.err << "warning: " << problem.where << ": " << problem.what << " ("
-                    << problem.hint << ")\n";
+        console.err << "warning: " << problem.where << ": " << problem.what << " (" << problem.hint
+                    << ")\n";
     }
     const auto rows = predict_runs(runs->records);
     if (!rows) {

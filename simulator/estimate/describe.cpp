@@ -66,12 +66,32 @@ void add_time_warnings(const Estimate& e, std::vector<Warning>& out) {
     }
 }
 
+/// Host memory of a node against what its ranks need together, phase by phase.
+void add_host_warning(const Cluster& cluster, const Estimate& e, std::vector<Warning>& out) {
+    for (const ClassMemory& c : e.classes) {
+        const NodeTemplate& node = cluster.node_groups[static_cast<std::size_t>(c.node_group)].node;
+        for (const Phase phase : {Phase::load, Phase::step, Phase::save}) {
+            const Bytes needed = c.host_phases[static_cast<std::size_t>(phase)] *
+                                 static_cast<double>(node.devices);
+            if (node.host.memory.value() > 0.0 && needed > node.host.memory) {
+                out.push_back({"host-memory",
+                               fmt::format("the {} ranks of a node need {} of host memory in the "
+                                           "{} phase and it has {}",
+                                           node.devices, to_text(needed), name_of(phase),
+                                           to_text(node.host.memory))});
+                return;
+            }
+        }
+    }
+}
+
 } // namespace
 
 void Evaluator::annotate(const Layout& layout, Estimate& out) const {
     out.verdict_text = describe_verdict(out);
     out.warnings = layout_warnings(scenario(), resolved(), layout, tables_);
     add_time_warnings(out, out.warnings);
+    add_host_warning(scenario().cluster, out, out.warnings);
     if (layout.offload_tier != OffloadTier::none) {
         const Host& host = scenario().cluster.node_groups.front().node.host;
         if (usable(host.pcie_per_device).value() <= 0.0) {

@@ -54,7 +54,8 @@ struct ClassMemory {
     BytesByKind at_peak;    ///< device, at the worst instant; kinds add up to `process.value`
     std::array<Bytes, phase_count> phase_peaks{}; ///< allocated, worst instant of each phase
     Phase peak_phase = Phase::forward;
-    Bytes host; ///< per rank, offloaded states, pinned buffers and the process itself
+    Bytes host; ///< of one rank's process while training: itself and what is offloaded to it
+    std::array<Bytes, phase_count> host_phases{}; ///< the same by phase; load and save need more
     Bytes nvme;
     Band<Bytes> allocated; ///< tensors alive, as torch.cuda.max_memory_allocated counts
     Band<Bytes> reserved;  ///< held by the allocator

@@ -144,9 +144,9 @@ Headline headline_of(const Estimate& estimate) {
 }
 
 std::string write_document(const Document& document) {
-    DocumentFile file{std::string(format_name), format_version,    document.tool_version, "",
-                      document.scenario,        document.plans,    document.baseline,
-                      document.calibrations};
+    DocumentFile file{
+        std::string(format_name), format_version, document.tool_version, "",
+        document.scenario,        document.plans, document.baseline,     document.calibrations};
     file.hash = hash_of(file);
     return write_described(file);
 }

@@ -54,7 +54,8 @@ Headline headline_of(const Estimate& estimate);
 /// The text of a document file. Its "hash" is content_hash_of the rest.
 std::string write_document(const Document& document);
 /// Errors: not a document, written by a later format, changed by hand (with the hash it should
-/// carry), a layout that cannot be read or does not fill the cluster, a scenario that makes no sense.
+/// carry), a layout that cannot be read or does not fill the cluster, a scenario that makes no
+/// sense.
 Result<Document> parse_document(std::string_view text, std::string_view source_name);
 
 Status write_document_file(const std::string& path, const Document& document);

@@ -26,9 +26,7 @@ public:
         }
     }
 
-    [[nodiscard]] CellReader section(std::string_view key) const {
-        return {find(key), *problems_};
-    }
+    [[nodiscard]] CellReader section(std::string_view key) const { return {find(key), *problems_}; }
     void get(std::string_view key, std::optional<std::int64_t>& out) const {
         const auto cell = find(key);
         if (!cell) {

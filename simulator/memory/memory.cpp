@@ -146,6 +146,26 @@ void add_allocated(const MemoryInputs& in, const Layout& layout, const StageMemo
     }
 }
 
+/// Host memory by phase, and what lies on local storage.
+void set_host(const MemoryInputs& in, const Layout& layout, const StageParameters& p,
+              ClassMemory& out) {
+    const StackProfile& stack = in.scenario.stack;
+    const double moved = offloaded_bytes(in.resolved, stack, layout, p);
+    const bool to_nvme = layout.offload_tier == OffloadTier::nvme;
+    const HostStaging staging = host_staging(in.resolved, stack, layout, p);
+    out.nvme = Bytes(to_nvme ? moved : 0.0);
+    out.host = Bytes(stack.memory.host_process.value + (to_nvme ? 0.0 : moved));
+    out.host_phases.fill(out.host);
+    const Bytes process(stack.memory.host_process.value);
+    out.host_phases[static_cast<std::size_t>(Phase::load)] = process + Bytes(staging.load);
+    out.host_phases[static_cast<std::size_t>(Phase::restart)] = process + Bytes(staging.load);
+    out.host_phases[static_cast<std::size_t>(Phase::save)] = out.host + Bytes(staging.save);
+    // On the device, loading holds the weights and saving holds the states; neither computes.
+    out.phase_peaks[static_cast<std::size_t>(Phase::load)] = out.persistent[TensorKind::weights];
+    out.phase_peaks[static_cast<std::size_t>(Phase::restart)] = out.persistent.total();
+    out.phase_peaks[static_cast<std::size_t>(Phase::save)] = out.persistent.total();
+}
+
 void evaluate_class(const MemoryInputs& in, const Layout& layout, const StageMemory& stage,
                     const RankClass& rank_class, ClassMemory& out) {
     const StackProfile& stack = in.scenario.stack;
@@ -194,10 +214,7 @@ void evaluate_class(const MemoryInputs& in, const Layout& layout, const StageMem
         out.usable = std::min(out.usable, in.resolved.memory_cap);
     }
     out.verdict = verdict_of(out.reserved, out.usable);
-    const double moved = offloaded_bytes(in.resolved, stack, layout, stage.parameters);
-    const bool to_nvme = layout.offload_tier == OffloadTier::nvme;
-    out.nvme = Bytes(to_nvme ? moved : 0.0);
-    out.host = Bytes(stack.memory.host_process.value + (to_nvme ? 0.0 : moved));
+    set_host(in, layout, stage.parameters, out);
 }
 
 } // namespace

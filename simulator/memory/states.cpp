@@ -145,6 +145,23 @@ double offloaded_bytes(const Resolved& r, const StackProfile& stack, const Layou
                split(shards_parameters(layout) || is_fsdp(stack, layout));
 }
 
+HostStaging host_staging(const Resolved& r, const StackProfile& stack, const Layout& layout,
+                         const StageParameters& p) {
+    const ShardDegrees ranks = shard_degrees(layout);
+    const double shard = p.all.dense / ranks.dense + p.all.expert / ranks.expert;
+    const bool sharded_load = is_fsdp(stack, layout);
+    const double states = (has_master(r, stack) ? bytes_per_element(r.master) : 0.0) +
+                          moment_bytes(r);
+    const bool splits_weights = shards_parameters(layout) || sharded_load;
+    HostStaging out;
+    out.load = (sharded_load ? shard + p.all.frozen / ranks.dense
+                             : p.all.trained() + p.all.frozen) *
+               bytes_per_element(r.parameter);
+    out.save = (splits_weights ? shard : p.all.trained()) * weight_size(r, stack) +
+               (layout.shard != Shard::none ? shard : p.all.trained()) * states;
+    return out;
+}
+
 void add_gathered_units(const Resolved& r, const StackProfile& stack, const Layout& layout,
                         const StageParameters& p, UnitPhase phase, PartSum& sum) {
     const double size = bytes_per_element(r.parameter);

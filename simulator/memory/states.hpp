@@ -77,6 +77,16 @@ void add_persistent(const Scenario& scenario, const Resolved& resolved, const La
 double offloaded_bytes(const Resolved& resolved, const StackProfile& stack, const Layout& layout,
                        const StageParameters& p);
 
+/// Host bytes of one rank beyond its process: `load`: the 16-bit weights it reads before they are
+/// split (only its shard where units are built without memory and filled shard by shard, as FSDP
+/// does); `save`: a staging copy of the weights and states it writes.
+struct HostStaging {
+    double load = 0.0;
+    double save = 0.0;
+};
+HostStaging host_staging(const Resolved& resolved, const StackProfile& stack,
+                         const Layout& layout, const StageParameters& p);
+
 /// When unsharded copies of zero3 units, and reduction buckets, are alive.
 enum class UnitPhase { forward, loss, backward };
 void add_gathered_units(const Resolved& resolved, const StackProfile& stack, const Layout& layout,

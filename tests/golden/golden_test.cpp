@@ -1,12 +1,10 @@
-// Transcripts of the program, as a person sees them in a pipe. A file transcripts/*.txt holds commands
-// ("$ shardplan ...") and below each what the program must print; lines on standard error begin with
+// Transcripts of the program, as a person sees them in a pipe. A file transcripts/*.txt holds
+// commands
+// ("$ shardplan ...") and below each what the program must print; lines on standard error begin
+// with
 // "! ", and a last line "[exit N]" gives the exit code. Commands run in the root of the tree.
 //
 // After an intended change: `cmake --build <build> --target approve`, then read the diff.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +13,10 @@
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace shardplan {
 namespace {
@@ -30,8 +32,8 @@ std::string read(const std::string& path) {
 
 /// Runs one command line and returns its transcript.
 std::string transcript_of(const std::string& command) {
-    const auto errors = std::filesystem::temp_directory_path() /
-                        ("shardplan-golden-" + std::to_string(::getpid()));
+    const auto errors =
+        std::filesystem::temp_directory_path() / ("shardplan-golden-" + std::to_string(::getpid()));
     std::string arguments = command;
     arguments.erase(0, std::string("shardplan").size());
     const std::string line = "cd '" SHARDPLAN_SOURCE_DIR "' && NO_COLOR=1 '" SHARDPLAN_PROGRAM "'" +

@@ -1,11 +1,11 @@
 // Predicted against measured memory and fit, over every published run in data/. The bars are those
 // the project promises; the whole report is printed, so that a failure shows where it stands.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+
+#include <gtest/gtest.h>
 
 #include "planner/analysis/reproduce.hpp"
 #include "planner/analysis/validate.hpp"
@@ -65,8 +65,8 @@ std::vector<Figure> figures(const std::string& kind, Take take) {
         }
         for (const sim::RunMemory& entry : scored_entries(record)) {
             if (entry.kind == kind) {
-                out.push_back({record.id, entry.gib,
-                               memory_error(predicted_gib(prediction, entry), entry)});
+                out.push_back(
+                    {record.id, entry.gib, memory_error(predicted_gib(prediction, entry), entry)});
             }
         }
     }
@@ -112,8 +112,7 @@ TEST(Validation, ReproducedModelsHaveTheRecordedParameters) {
         std::vector<sim::Assumption> notes;
         const auto model = model_of(record, sim::StackProfile{}, notes);
         ASSERT_TRUE(model) << record.id << ": " << sim::to_text(model.error());
-        EXPECT_EQ(sim::count_parameters(*model).total, *record.model.params_computed)
-            << record.id;
+        EXPECT_EQ(sim::count_parameters(*model).total, *record.model.params_computed) << record.id;
         ++compared;
     }
     EXPECT_GT(compared, 1000);
@@ -161,7 +160,8 @@ TEST(Validation, FitVerdictOfTheGridWithBothOutcomes) {
         }
         const FitFigures& fit = group.fit;
         EXPECT_EQ(fit.rows(), 422);
-        EXPECT_GE(static_cast<double>(fit.right), 0.90 * static_cast<double>(fit.right + fit.wrong));
+        EXPECT_GE(static_cast<double>(fit.right),
+                  0.90 * static_cast<double>(fit.right + fit.wrong));
         EXPECT_LE(static_cast<double>(fit.borderline), 0.15 * static_cast<double>(fit.rows()));
         return;
     }

@@ -1,8 +1,8 @@
 #include "planner/analysis/reproduce.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+
+#include <gtest/gtest.h>
 
 #include "planner/analysis/validate.hpp"
 #include "simulator/spec/parameters.hpp"
@@ -118,12 +118,12 @@ TEST(Reproduce, WindowIsOnEverySecondLayer) {
     r.model.window = 128;
     const sim::ModelSpec m = model(r);
     const sim::Part& trunk = m.parts[0];
-    EXPECT_EQ(m.block_kinds.at(static_cast<std::size_t>(sim::kind_of_block(trunk, 0)))
-                  .attention.window,
-              128);
-    EXPECT_EQ(m.block_kinds.at(static_cast<std::size_t>(sim::kind_of_block(trunk, 1)))
-                  .attention.window,
-              0);
+    EXPECT_EQ(
+        m.block_kinds.at(static_cast<std::size_t>(sim::kind_of_block(trunk, 0))).attention.window,
+        128);
+    EXPECT_EQ(
+        m.block_kinds.at(static_cast<std::size_t>(sim::kind_of_block(trunk, 1))).attention.window,
+        0);
     EXPECT_EQ(sim::block_count(trunk), 8);
 }
 
@@ -240,6 +240,30 @@ TEST(Reproduce, StagePartitionMustAddUp) {
     EXPECT_EQ(reason(r), "layout.stage_partition");
 }
 
+TEST(Reproduce, ChunksWithoutALayerAreNotEstimated) {
+    sim::RunRecord r = small_run();
+    r.layout.vpp = 2;
+    r.layout.schedule = "interleaved";
+    r.layout.stage_partition = "7,1: embedding and loss count as a layer each";
+    sim::LayoutTables tables;
+    EXPECT_EQ(layout(r, tables).chunks, 1);
+    r.layout.stage_partition = "5,3";
+    EXPECT_EQ(layout(r, tables).chunks, 2);
+    EXPECT_EQ(layout(r, tables).schedule, sim::ScheduleKind::interleaved);
+}
+
+TEST(Reproduce, ExpertsMayBeSplitWiderThanTheRest) {
+    sim::RunRecord r = small_run();
+    r.model.experts = 8;
+    r.model.experts_per_token = 2;
+    r.model.moe_ffn_hidden = 512;
+    r.layout.etp = 4;
+    sim::LayoutTables tables;
+    EXPECT_EQ(layout(r, tables).etp, 4);
+    r.model.experts = 0; // dense models carry etp without meaning it
+    EXPECT_EQ(layout(r, tables).etp, 0);
+}
+
 TEST(Reproduce, FullyShardedRunsBecomeZero3) {
     sim::RunRecord r = small_run();
     r.layout.pp = 1;
@@ -353,9 +377,8 @@ TEST(Predict, LayoutThatTheProfileRefusesRanAllTheSame) {
     const auto rows = predict_runs({r});
     ASSERT_TRUE(rows);
     EXPECT_TRUE(rows->at(0).skipped.empty()) << rows->at(0).skipped;
-    EXPECT_TRUE(std::any_of(rows->at(0).notes.begin(), rows->at(0).notes.end(), [](const auto& n) {
-        return n.origin == "allowed, since it ran";
-    }));
+    EXPECT_TRUE(std::any_of(rows->at(0).notes.begin(), rows->at(0).notes.end(),
+                            [](const auto& n) { return n.origin == "allowed, since it ran"; }));
 }
 
 } // namespace

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include <functional>
+
+#include <gtest/gtest.h>
 
 #include "planner/cli/inputs.hpp"
 #include "simulator/io/document.hpp"
@@ -34,9 +34,9 @@ TEST(EstimateVerb, FirstScreenSaysWhatMatters) {
     const Answer answer =
         run_verb(run_estimate, EstimateOptions{small_scenario(), "tp2,sp,mb1,zero1", ""});
     ASSERT_EQ(answer.code, 0) << answer.err << answer.out;
-    for (const char* words : {"8 030 261 248 parameters", "megatron-core", "tp2,sp,dp8,mb1,zero1",
-                              "fits", "GiB to spare", "largest:", "step time", "tokens/s", "MFU",
-                              "bf16"}) {
+    for (const char* words :
+         {"8 030 261 248 parameters", "megatron-core", "tp2,sp,dp8,mb1,zero1", "fits",
+          "GiB to spare", "largest:", "step time", "tokens/s", "MFU", "bf16"}) {
         EXPECT_NE(answer.out.find(words), std::string::npos) << words << "\n" << answer.out;
     }
     EXPECT_EQ(answer.out.find('\x1b'), std::string::npos);
@@ -122,8 +122,7 @@ TEST(PlanVerb, DefaultsAreNamedAsAssumptions) {
     const Answer answer = run_verb(run_plan, PlanOptions{scenario, 1, "", ""});
     ASSERT_EQ(answer.code, 0) << answer.err;
     EXPECT_NE(answer.out.find("Assumed"), std::string::npos);
-    EXPECT_NE(answer.out.find("512 sequences (4 194 304 tokens)"), std::string::npos)
-        << answer.out;
+    EXPECT_NE(answer.out.find("512 sequences (4 194 304 tokens)"), std::string::npos) << answer.out;
     EXPECT_NE(answer.out.find("give --stack"), std::string::npos) << answer.out;
 }
 

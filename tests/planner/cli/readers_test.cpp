@@ -80,8 +80,7 @@ TEST(ModelVerb, SettingOfAnotherRootIsRefused) {
 }
 
 TEST(ClusterVerb, CountsWhatIsThere) {
-    const Answer answer =
-        run_verb(run_cluster, ClusterOptions{"dgx-h100", 64, {}}, {.json = true});
+    const Answer answer = run_verb(run_cluster, ClusterOptions{"dgx-h100", 64, {}}, {.json = true});
     ASSERT_EQ(answer.code, 0) << answer.err;
     const sim::JsonValue json = parsed(answer.out);
     EXPECT_EQ(*json.find("gpus")->as_int(), 64);
@@ -114,9 +113,10 @@ TEST(ClusterVerb, RecognisesForeignFormats) {
 }
 
 TEST(ClusterVerb, UnknownDeviceIsDescribed) {
-    const Answer answer =
-        run_verb(run_cluster, ClusterOptions{"dgx-h100", std::nullopt,
-                                             {"cluster.node_groups[0].node.device=my-accelerator-9"}});
+    const Answer answer = run_verb(
+        run_cluster,
+        ClusterOptions{
+            "dgx-h100", std::nullopt, {"cluster.node_groups[0].node.device=my-accelerator-9"}});
     EXPECT_EQ(answer.code, 0) << answer.err;
     EXPECT_NE(answer.out.find("peak unknown"), std::string::npos) << answer.out;
 }

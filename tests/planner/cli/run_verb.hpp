@@ -1,11 +1,11 @@
 #pragma once
 
-#include <unistd.h> // getpid
-
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+
+#include <unistd.h> // getpid
 
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/json.hpp"

@@ -1,9 +1,9 @@
 #include "planner/cli/table.hpp"
 
+#include <sstream>
+
 #include <gtest/gtest.h>
 #include <stdlib.h> // setenv
-
-#include <sstream>
 
 namespace shardplan::plan::cli {
 namespace {
@@ -18,9 +18,10 @@ TEST(Table, ColumnsLineUpWithoutSpaceAtTheEnd) {
     Table table({{"name", Align::left}, {"size", Align::right}, {"note", Align::left}});
     table.add({"a", "1", "x"});
     table.add({"long", "1000"});
-    EXPECT_EQ(printed(table, false), " name  size  note\n"
-                                     " a        1  x\n"
-                                     " long  1000\n");
+    EXPECT_EQ(printed(table, false),
+              " name  size  note\n"
+              " a        1  x\n"
+              " long  1000\n");
 }
 
 TEST(Table, CountsCharactersNotBytes) {

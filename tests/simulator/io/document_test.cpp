@@ -13,8 +13,8 @@ Document small_document() {
     document.tool_version = "0.1.0";
     const auto stack = load_stack("generic");
     EXPECT_TRUE(stack);
-    document.scenario = test::scenario(test::llama_3_8b(), test::dgx_h100(1),
-                                       test::job(8192, 64), stack ? *stack : StackProfile{});
+    document.scenario = test::scenario(test::llama_3_8b(), test::dgx_h100(1), test::job(8192, 64),
+                                       stack ? *stack : StackProfile{});
     PlanEntry entry;
     entry.layout = "tp2,sp,dp4,mb1,zero1";
     entry.headline.margin = Bytes(-1.5);
@@ -71,10 +71,9 @@ TEST(Document, ModelConfigIsToldFromADocument) {
 }
 
 TEST(Document, LaterFormatIsRefusedByItsNumber) {
-    const auto later =
-        parse_document(with(write_document(small_document()), "\"format_version\": 1",
-                            "\"format_version\": 9"),
-                       "plan.json");
+    const auto later = parse_document(
+        with(write_document(small_document()), "\"format_version\": 1", "\"format_version\": 9"),
+        "plan.json");
     ASSERT_FALSE(later);
     EXPECT_EQ(later.error().code, ErrorCode::unsupported);
     EXPECT_NE(later.error().what.find("9"), std::string::npos);

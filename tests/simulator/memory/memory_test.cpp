@@ -103,6 +103,7 @@ TEST(Memory, PeakIsPersistentPlusWorstInstantNotPlusSumOfInstants) {
         for (const Bytes phase : c.phase_peaks) {
             worst = std::max(worst, phase);
         }
+        EXPECT_EQ(c.phase_peaks[static_cast<std::size_t>(Phase::save)], c.persistent.total());
         EXPECT_EQ(c.allocated.value, worst);
         EXPECT_EQ(c.phase_peaks[static_cast<std::size_t>(c.peak_phase)], worst);
         EXPECT_GE(c.allocated.value, c.persistent.total());
@@ -161,6 +162,17 @@ TEST(Memory, OffloadedStatesMoveToTheHost) {
     EXPECT_EQ(moved.persistent[TensorKind::master_weights].value(), 0.0);
     // states of 12 bytes and fp32 gradients of the shard
     EXPECT_EQ((moved.host - here.host).value(), 16.0 * 8'030'261'248.0 / 8.0);
+}
+
+TEST(Memory, HostHoldsWholeStagesWhileLoadingUnlessShardsAreFilledOneByOne) {
+    Bench plain = llama_on(1);
+    Bench fsdp = llama_on(1);
+    fsdp.scenario.stack.capabilities.fully_sharded = true;
+    const auto load = static_cast<std::size_t>(Phase::load);
+    const ClassMemory whole = plain.classes("dp8,mb1,zero3")[0];
+    const ClassMemory shard = fsdp.classes("dp8,mb1,zero3")[0];
+    EXPECT_EQ((whole.host_phases[load] - whole.host).value(), 2.0 * 8'030'261'248.0);
+    EXPECT_EQ((shard.host_phases[load] - shard.host).value(), 2.0 * 8'030'261'248.0 / 8.0);
 }
 
 TEST(Memory, FullyShardedUnitsAreGatheredWholeAndReleased) {
