@@ -84,15 +84,6 @@ sim::Status add_fabric(const sim::RunCluster& c, sim::Cluster& cluster, Notes& n
     return sim::Done{};
 }
 
-/// Layers whose attention without a fused kernel still has Megatron's scale-mask-softmax kernel:
-/// the "unfused" back ends of Transformer Engine (attention.py, UnfusedDotProductAttention) and of
-/// Megatron Core's own layers (dot_product_attention.py) both call FusedScaleMaskSoftmax.
-bool softmax_is_one_kernel(const sim::StackProfile& profile) {
-    return sim::has_feature(profile, sim::Feature::fused_softmax) ||
-           sim::has_feature(profile, sim::Feature::te) ||
-           sim::has_feature(profile, sim::Feature::local_impl);
-}
-
 /// Attention kernels that do not write the scores to memory.
 bool is_fused(sim::AttentionImpl attention) {
     return attention != sim::AttentionImpl::unfused &&
@@ -182,9 +173,10 @@ sim::StackProfile stack_of(const sim::RunRecord& record, sim::StackProfile profi
         profile.attention = sim::AttentionImpl::unfused;
         note(notes, "layout.flash_attention", "unfused", "flash_attention is false");
     }
-    if (profile.attention == sim::AttentionImpl::unfused && softmax_is_one_kernel(profile)) {
+    if (profile.attention == sim::AttentionImpl::unfused &&
+        sim::has_feature(profile, sim::Feature::fused_softmax)) {
         profile.attention = sim::AttentionImpl::fused_softmax;
-        note(notes, "stack.features", "fused_softmax", "what this stack runs unfused",
+        note(notes, "stack.attention", "fused_softmax", "feature fused-softmax",
              "the softmax of its unfused attention is one kernel");
     }
     return profile;

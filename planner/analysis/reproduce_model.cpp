@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "planner/analysis/reproduce.hpp"
 #include "planner/analysis/reproduce_notes.hpp"
 #include "simulator/spec/model_check.hpp"
@@ -215,19 +217,16 @@ sim::Part mtp_part(const RunModel& m, const sim::Part& trunk) {
     return part;
 }
 
-/// Dropout where the record is silent. Megatron's command line drops with probability 0.1 unless
-/// told otherwise (arguments.py, --attention-dropout, --hidden-dropout), and GPT models of that
-/// family keep it; architectures without learned positions are trained without.
+/// Dropout where the record is silent: GPT models, which have learned positions, keep the default of
+/// their software; later architectures are trained without.
 double default_dropout(const RunModel& m, const sim::StackProfile& stack) {
-    const bool megatron =
-        stack.name.starts_with("megatron") || stack.derived_from.starts_with("megatron");
-    return megatron && lower(m.positions) == "learned" ? 0.1 : 0.0;
+    return lower(m.positions) == "learned" ? stack.default_dropout : 0.0;
 }
 
 double dropout_of(const std::optional<double>& stated, const char* path, double otherwise,
                   Notes& notes) {
     if (!stated) {
-        note(notes, path, otherwise > 0.0 ? "0.1" : "0", "default of the stack",
+        note(notes, path, fmt::format("{:g}", otherwise), "default of the stack",
              "decides whether dropout masks are kept");
     }
     return std::min(stated.value_or(otherwise), 1.0);

@@ -116,7 +116,11 @@ void add_memory_lines(Table& table, const sim::Estimate& estimate) {
     }
     table.add({"", "largest: " + largest});
     if (c->host.value() > 0.0) {
-        table.add({"", fmt::format("host {} GiB per rank", gib(c->host))});
+        const auto host = [&](sim::Phase phase) {
+            return gib(c->host_phases[static_cast<std::size_t>(phase)]);
+        };
+        table.add({"", fmt::format("host {} GiB per rank; {} while loading, {} while saving",
+                                   gib(c->host), host(sim::Phase::load), host(sim::Phase::save))});
     }
 }
 
@@ -134,13 +138,6 @@ Style style_of(sim::Verdict verdict) {
     return Style::bad;
 }
 
-std::string verdict_with_margin(const sim::Estimate& estimate) {
-    const bool over = estimate.margin.value() < 0.0;
-    const sim::Bytes size = over ? -estimate.margin : estimate.margin;
-    return fmt::format("{}, {} GiB {}", name_of(estimate.verdict), gib(size),
-                       over ? "too much" : "to spare");
-}
-
 void print_given(const Console& console, const sim::Evaluator& evaluator) {
     Table table({{"", Align::left}, {"", Align::left}});
     add_given_lines(table, evaluator);
@@ -154,10 +151,7 @@ void print_first_screen(const Console& console, const sim::Evaluator& evaluator,
     Table table({{"", Align::left}, {"", Align::left}});
     add_given_lines(table, evaluator);
     table.add({"layout", {shown.layout, Style::strong}});
-    table.add({"verdict", {verdict_with_margin(estimate), style_of(estimate.verdict)}});
-    if (!estimate.verdict_text.empty()) {
-        table.add({"", estimate.verdict_text});
-    }
+    table.add({"verdict", {estimate.verdict_text, style_of(estimate.verdict)}});
     add_memory_lines(table, estimate);
     const auto& time = estimate.time.total;
     table.add({"step time", fmt::format("{} ({} to {}), {} micro-batches", sim::to_text(time.value),

@@ -36,8 +36,6 @@ std::vector<sim::Warning> all_warnings(const sim::Evaluator& evaluator, const si
                                        const sim::Estimate& estimate);
 
 Style style_of(sim::Verdict verdict);
-/// "fits, 12.3 GiB to spare", "does not fit, 3.1 GiB too much".
-std::string verdict_with_margin(const sim::Estimate& estimate);
 
 /// Members of the object that is open: what print_first_screen says about the scenario.
 void write_scenario_summary(sim::JsonWriter& json, const sim::Evaluator& evaluator);

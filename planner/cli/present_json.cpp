@@ -45,6 +45,11 @@ void write_class(sim::JsonWriter& json, const sim::ClassMemory& c) {
             json.member(name_of(static_cast<sim::Phase>(i)), c.phase_peaks[i].value());
         }
     }
+    json.end_object();
+    json.begin_object("host_phase_bytes");
+    for (const sim::Phase phase : {sim::Phase::load, sim::Phase::step, sim::Phase::save}) {
+        json.member(name_of(phase), c.host_phases[static_cast<std::size_t>(phase)].value());
+    }
     json.end_object()
         .member("host_bytes", c.host.value())
         .member("nvme_bytes", c.nvme.value())

@@ -74,6 +74,7 @@ int run_estimate(const EstimateOptions& options, const Console& console) {
     sim::Workspace workspace;
     sim::Estimate estimate;
     evaluator->evaluate(*layout, workspace, estimate);
+    evaluator->annotate(*layout, estimate);
     const bool to_out = options.output == "-";
     if (!options.output.empty()) {
         sim::Document document;

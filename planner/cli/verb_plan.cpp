@@ -89,6 +89,7 @@ std::vector<Ranked> rank(const PlanSet& set, const sim::Evaluator& evaluator,
         Ranked ranked;
         ranked.plan = &plan;
         evaluator.evaluate(plan.layout, workspace, ranked.estimate);
+        evaluator.annotate(plan.layout, ranked.estimate);
         out.push_back(std::move(ranked));
     }
     for (std::size_t i = 0; i < out.size(); ++i) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -8,6 +9,16 @@
 #include "simulator/units/text.hpp"
 
 namespace shardplan::sim {
+
+namespace {
+
+std::string in_words(std::string_view name) {
+    std::string text(name);
+    std::replace(text.begin(), text.end(), '_', ' ');
+    return text;
+}
+
+} // namespace
 
 std::string describe_verdict(const Estimate& e) {
     if (e.classes.empty()) return std::string(name_of(e.verdict));
@@ -29,7 +40,7 @@ std::string describe_verdict(const Estimate& e) {
     }
     return fmt::format("{}; {} of {} usable on stage {} in the {} phase, most of it {} ({})", head,
                        to_text(c.reserved.value), to_text(c.usable), c.stage, name_of(c.peak_phase),
-                       name_of(e.deciding), to_text(c.at_peak[e.deciding]));
+                       in_words(name_of(e.deciding)), to_text(c.at_peak[e.deciding]));
 }
 
 namespace {

@@ -71,6 +71,12 @@ void Resolver::attention() {
             origin += " on compute capability " + device.compute_capability;
         }
     }
+    // "Unfused" attention of Megatron's layers and of Transformer Engine still calls
+    // FusedScaleMaskSoftmax.
+    if (kernel == AttentionImpl::unfused && scenario_.stack.tensors.one_kernel_softmax) {
+        kernel = AttentionImpl::fused_softmax;
+        origin += ", whose unfused attention has a softmax kernel";
+    }
     out_.values.attention = kernel;
     note("stack.attention", std::string(name_of(kernel)), std::move(origin),
          "which attention kernel runs");

@@ -163,6 +163,10 @@ void describe(FieldVisitor& v, StackProfile& x) {
           x.attention);
     field(v, {"default_shard", "default sharding", "Sharding it uses unless told otherwise."},
           x.default_shard);
+    field(v,
+          {"default_dropout", "default dropout",
+           "Probability with which models that do not state theirs are trained.", false, 0.0, 1.0},
+          x.default_dropout);
     field(v, {"capabilities", "capabilities", "Which layouts it can express."}, x.capabilities);
     field(v, {"tensors", "tensors", "What the operators of a block keep and copy."}, x.tensors);
     field(v, {"states", "states", "How the states of the optimizer are held."}, x.states);

@@ -156,6 +156,7 @@ struct StackProfile {
     std::vector<Feature> features; ///< on by default
     AttentionImpl attention = AttentionImpl::flash_2;
     Shard default_shard = Shard::none;
+    double default_dropout = 0.0; ///< probability, for models that do not state theirs
     Capabilities capabilities;
     TensorRules tensors;
     StateRules states;

@@ -9,6 +9,9 @@ void describe(FieldVisitor& v, TensorRules& x) {
     field(v, {"selective", "selective recomputation", "what it keeps"}, x.selective);
     field(v, {"compiles_loss", "compiled loss", "the feature compile fuses the loss too"},
           x.compiles_loss);
+    field(v, {"one_kernel_softmax", "one-kernel softmax",
+              "unfused attention still scales, masks and normalises in one kernel"},
+          x.one_kernel_softmax);
     field(v, {"fused_elementwise", "fused element-wise work",
               "bias, activation, dropout and add run as one kernel"},
           x.fused_elementwise);

@@ -80,6 +80,7 @@ struct TensorRules {
     LossImpl loss = LossImpl::eager;
     SelectivePolicy selective = SelectivePolicy::core_attention;
     bool compiles_loss = false;        ///< feature compile fuses the loss too
+    bool one_kernel_softmax = false;   ///< unfused attention still scales, masks and normalises in one
     bool fused_elementwise = false;    ///< bias, activation, dropout and add run as one kernel
     bool fused_glu = true;             ///< the gated product keeps only its two inputs
     bool packed_qkv = true;            ///< q, k, v are views of one projection

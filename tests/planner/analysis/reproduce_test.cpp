@@ -132,7 +132,7 @@ TEST(Reproduce, UnstatedDropoutIsTheStacksForModelsWithLearnedPositions) {
     r.model.attention_dropout.reset();
     std::vector<sim::Assumption> notes;
     sim::StackProfile megatron = test::megatron_core_stack();
-    megatron.name = "megatron-lm";
+    megatron.default_dropout = 0.1;
     EXPECT_DOUBLE_EQ(model_of(r, megatron, notes)->attention_dropout, 0.0);
     r.model.positions = "learned";
     EXPECT_DOUBLE_EQ(model_of(r, megatron, notes)->attention_dropout, 0.1);
@@ -193,9 +193,6 @@ TEST(Reproduce, FlashAttentionAndFeaturesDecideTheKernelTogether) {
     r.layout.flash_attention = false;
     EXPECT_EQ(kernel(), sim::AttentionImpl::unfused);
     r.stack.features = {"fused-softmax"};
-    EXPECT_EQ(kernel(), sim::AttentionImpl::fused_softmax);
-    // Transformer Engine's unfused back end still has one kernel for the softmax.
-    r.stack.features = {"te", "unfused-attn"};
     EXPECT_EQ(kernel(), sim::AttentionImpl::fused_softmax);
     r.stack.features = {"cudnn-attn"};
     r.layout.flash_attention = true;

@@ -162,6 +162,24 @@ TEST(Resolve, KnowsEightBitStatesFromTheJobOrTheStack) {
     EXPECT_EQ(refused(given).where, "job.optimizer.state");
 }
 
+TEST(Resolve, RunsTheAttentionKernelThatTheStackHasOnTheDevice) {
+    sim::StackProfile stack = test::generic_stack();
+    stack.attention = sim::AttentionImpl::cudnn;
+    const auto kernel = [&](const sim::Cluster& cluster) {
+        const auto resolved = sim::resolve(
+            test::scenario(test::llama_3_8b(), cluster, test::job(4096, 64), stack));
+        EXPECT_TRUE(resolved) << sim::to_text(resolved.error());
+        return resolved->values.attention;
+    };
+    EXPECT_EQ(kernel(test::dgx_h100(1)), sim::AttentionImpl::cudnn);
+    // Transformer Engine prefers FlashAttention 2 before compute capability 9.0.
+    EXPECT_EQ(kernel(test::dgx_a100(1)), sim::AttentionImpl::flash_2);
+    stack.attention = sim::AttentionImpl::unfused;
+    EXPECT_EQ(kernel(test::dgx_h100(1)), sim::AttentionImpl::unfused);
+    stack.tensors.one_kernel_softmax = true;
+    EXPECT_EQ(kernel(test::dgx_h100(1)), sim::AttentionImpl::fused_softmax);
+}
+
 TEST(Resolve, RefusesLoadsAndRanksThatCannotBe) {
     Scenario given = usual();
     given.job.moe.imbalance = 0.5;
