@@ -96,6 +96,11 @@ Verdict verdict_of(const Band<Bytes>& reserved, Bytes usable) {
     return reserved.low > usable ? Verdict::does_not_fit : Verdict::borderline;
 }
 
+double offloaded_activations(const Layout& layout, const StageMemory& stage) {
+    return stage.offloadable_bytes * static_cast<double>(layout.offload_activations) /
+           static_cast<double>(offload_scale);
+}
+
 /// Stacks that allocate gradients one by one have none before the first backward pass.
 bool gradients_exist(const MemoryInputs& in, const Layout& layout, Phase phase) {
     const bool first_pass = phase == Phase::forward || phase == Phase::loss;
@@ -127,6 +132,8 @@ void add_allocated(const MemoryInputs& in, const Layout& layout, const StageMemo
                                 : phase == Phase::loss  ? UnitPhase::loss
                                                                 : UnitPhase::backward;
         add_gathered_units(in.resolved, stack, layout, stage.parameters, units, sum);
+        sum.add(TensorKind::activations, "offloaded activations",
+                -offloaded_activations(layout, stage), "mem.offloaded_activations");
         sum.add(TensorKind::messages, "stage messages", stage.message_bytes, "mem.messages");
         sum.add(TensorKind::logits, "logits of earlier micro-batches", stage.earlier_logits,
                 "mem.output_buffers");
@@ -147,10 +154,12 @@ void add_allocated(const MemoryInputs& in, const Layout& layout, const StageMemo
 }
 
 /// Host memory by phase, and what lies on local storage.
-void set_host(const MemoryInputs& in, const Layout& layout, const StageParameters& p,
+void set_host(const MemoryInputs& in, const Layout& layout, const StageMemory& stage,
               ClassMemory& out) {
+    const StageParameters& p = stage.parameters;
     const StackProfile& stack = in.scenario.stack;
-    const double moved = offloaded_bytes(in.resolved, stack, layout, p);
+    const double moved = offloaded_bytes(in.resolved, stack, layout, p) +
+                         offloaded_activations(layout, stage);
     const bool to_nvme = layout.offload_tier == OffloadTier::nvme;
     const HostStaging staging = host_staging(in.resolved, stack, layout, p);
     out.nvme = Bytes(to_nvme ? moved : 0.0);
@@ -201,7 +210,8 @@ void evaluate_class(const MemoryInputs& in, const Layout& layout, const StageMem
             const double held = gradients_exist(in, layout, phase) ? sets.persistent
                                                                    : sets.persistent - late;
             double& working = phase == Phase::loss ? sets.loss : sets.block;
-            working = std::max(working, bytes - held - stage.stored_bytes);
+            working = std::max(working, bytes - held - stage.stored_bytes +
+                                            offloaded_activations(layout, stage));
         }
     }
     const Outside outside = outside_of(stack.memory, layout);
@@ -214,7 +224,7 @@ void evaluate_class(const MemoryInputs& in, const Layout& layout, const StageMem
         out.usable = std::min(out.usable, in.resolved.memory_cap);
     }
     out.verdict = verdict_of(out.reserved, out.usable);
-    set_host(in, layout, stage.parameters, out);
+    set_host(in, layout, stage, out);
 }
 
 } // namespace

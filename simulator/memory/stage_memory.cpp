@@ -202,6 +202,14 @@ StageMemory build_stage(const MemoryInputs& in, const Layout& layout, const Stag
             out.stored_bytes += static_cast<double>(out.live.in_flight[c]) * per_micro_batch;
         }
     }
+    // The unit that runs and the next one must be on the device.
+    double largest = 0.0;
+    for (const auto& chunk : out.units) {
+        for (const UnitRun& run : chunk) {
+            largest = std::max(largest, run.head ? 0.0 : run.unit->stored_bytes());
+        }
+    }
+    out.offloadable_bytes = std::max(0.0, out.stored_bytes - 2.0 * largest);
     out.parameters = stage_parameters(in, layout, stage);
     out.parameters.placeholders = distinct_shapes(out.units);
     const double residual = residual_bytes(in, key.sharding);

@@ -34,6 +34,7 @@ struct StageMemory {
     LiveSet live;
     std::vector<std::vector<UnitRun>> units; ///< per chunk, for explain
     double stored_bytes = 0.0; ///< of all units but the head, at the fullest instant
+    double offloadable_bytes = 0.0; ///< stored activations that no running unit needs
     double message_bytes = 0.0;
     double buffer_bytes = 0.0; ///< global gather buffer
     double earlier_logits = 0.0;

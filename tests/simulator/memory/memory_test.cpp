@@ -164,6 +164,16 @@ TEST(Memory, OffloadedStatesMoveToTheHost) {
     EXPECT_EQ((moved.host - here.host).value(), 16.0 * 8'030'261'248.0 / 8.0);
 }
 
+TEST(Memory, OffloadedActivationsLeaveTheDeviceButForTheBlocksAtWork) {
+    Bench bench = llama_on(1);
+    const ClassMemory here = bench.classes("dp8,mb2,zero1")[0];
+    const ClassMemory moved = bench.classes("dp8,mb2,zero1,off=act:1.0:host")[0];
+    const Bytes left = moved.at_peak[TensorKind::activations];
+    EXPECT_GT(left.value(), 0.0);
+    EXPECT_LT(left.value(), 0.15 * here.at_peak[TensorKind::activations].value());
+    EXPECT_NEAR((moved.host - here.host) / (here.at_peak[TensorKind::activations] - left), 1.0, 0.05);
+}
+
 TEST(Memory, HostHoldsWholeStagesWhileLoadingUnlessShardsAreFilledOneByOne) {
     Bench plain = llama_on(1);
     Bench fsdp = llama_on(1);
@@ -190,7 +200,8 @@ TEST(Memory, LeavesOfTheExplanationAddUpToTheProcessFigure) {
     Bench bench = llama_on(4);
     for (const std::string text :
          {"tp2,sp,pp4,dp4,mb1,zero1", "tp4,pp2,dp4,mb2,zero1,rc=full:3", "dp32,mb1,zero3",
-          "tp2,cp2,pp2,v2,dp4,mb1,zero1,sched=interleaved,rc=selective"}) {
+          "tp2,cp2,pp2,v2,dp4,mb1,zero1,sched=interleaved,rc=selective",
+          "tp2,pp4,dp4,mb1,zero1,off=act:0.5:host"}) {
         const auto classes = bench.classes(text);
         for (std::size_t i = 0; i < classes.size(); ++i) {
             const Term term = bench.explain(text, i);
