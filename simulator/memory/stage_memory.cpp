@@ -62,8 +62,10 @@ const UnitProfile& unit_profile(const MemoryInputs& in, std::int64_t kind,
     const ModelSpec& model = in.scenario.model;
     const StackProfile& stack = in.scenario.stack;
     const double residual = residual_bytes(in, sharding);
-    // DeepSpeed can cut the kept inputs of recomputed blocks over the tensor-parallel group.
-    const bool cut = stack.tensors.partitioned_checkpoints && !sharding.sp;
+    // DeepSpeed can cut the kept inputs of recomputed blocks over the tensor-parallel group; runs
+    // that split parameters too are known to do so.
+    const bool cut = stack.tensors.partitioned_checkpoints && sharding.sharded_parameters &&
+                     !sharding.sp;
     const double kept = cut ? residual / sharding.tp : residual;
     OpList ops;
     if (kind == embedding_unit) {

@@ -39,7 +39,7 @@ void describe(FieldVisitor& v, TensorRules& x) {
           x.gather_buffer);
     field(v, {"score_buffer", "global score buffer", "one, where attention is not fused"},
           x.score_buffer);
-    field(v, {"partitioned_checkpoints", "checkpoints cut over tp", "recomputed block inputs"},
+    field(v, {"partitioned_checkpoints", "checkpoints cut over tp", "kept inputs of recomputed blocks, under zero3"},
           x.partitioned_checkpoints);
     field(v, {"logits_kept", "16-bit logits kept", "copies alive through the loss backward", false,
               0, 4},

@@ -94,7 +94,7 @@ struct TensorRules {
     bool weight_gradient_placeholder = false; ///< a dummy gradient per distinct weight shape (TE)
     GatherBuffer gather_buffer = GatherBuffer::none; ///< under sp (Megatron)
     bool score_buffer = false; ///< one global buffer for attention scores (Megatron, unfused)
-    bool partitioned_checkpoints = false; ///< recompute inputs are cut over tp (DeepSpeed)
+    bool partitioned_checkpoints = false; ///< under zero3 recompute inputs are cut over tp
     std::int64_t logits_kept = 0;      ///< 16-bit logits that live on through the loss backward
     std::int64_t output_buffers = 0;   ///< logits of earlier micro-batches a pipeline buffer keeps
     std::int64_t message_buffers = 2;  ///< boundary tensors a pipeline stage holds for messages
