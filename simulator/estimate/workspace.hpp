@@ -51,7 +51,6 @@ struct Workspace::Impl {
     std::unordered_map<PlacementKey, PlacedLayout, ProjectionHash> placed;
     MemoryCache memory;
     StepScratch step;
-    std::vector<ClassMemory> classes; ///< of the last score
 
     /// Empties the caches if they belong to another Scenario.
     void bind(const void* scenario);
