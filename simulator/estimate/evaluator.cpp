@@ -77,7 +77,7 @@ Priced price(const PreparedScenario& prepared, const LayoutTables& tables, const
              Workspace::Impl& cache) {
     cache.bind(&prepared);
     Priced out;
-    out.parts = &cached_parts(prepared, layout, cache);
+    out.parts = &cached_parts(prepared, tables, layout, cache);
     out.placed = &cached_placement(prepared, tables, layout, cache);
     out.micro_batches = micro_batches(prepared.resolved, layout);
     out.step = step_time(prepared.step, layout, *out.parts, out.placed->shapes,

@@ -105,7 +105,7 @@ void add_entry(const StepContext& step, const Layout& layout, const TimeEntry& e
 Term time_tree(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
                Workspace::Impl& cache) {
     TimeRecorder entries;
-    step_time(prepared.step, layout, cached_parts(prepared, layout, cache),
+    step_time(prepared.step, layout, cached_parts(prepared, tables, layout, cache),
               cached_placement(prepared, tables, layout, cache).shapes,
               tables.recompute(layout.recompute), micro_batches(prepared.resolved, layout),
               cache.step, entries);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "simulator/compute/op_list.hpp"
 #include "simulator/estimate/estimate.hpp"
 #include "simulator/estimate/term.hpp"
 #include "simulator/spec/placement.hpp"
@@ -33,6 +34,11 @@ struct MemoryInputs {
     const Resolved& resolved;
     const LayoutTables& tables;
 };
+
+/// Builds what the memory of layouts of this sharding needs from operators that the caller has
+/// anyway: those of every block kind, the embedding and the head. Calling it is optional.
+void take_operators(const MemoryInputs& in, const Layout& layout, const std::vector<OpList>& ops,
+                    MemoryCache& cache);
 
 /// What decides whether a layout fits: the class nearest to its limit (largest reserved high end
 /// over usable; ties: the first).

@@ -69,7 +69,9 @@ std::vector<std::int64_t> units_of(const ModelSpec& model) {
     return out;
 }
 
-ShardedUnits build_units(const MemoryInputs& in, const ShardingKey& sharding, bool keep_ops) {
+/// `lists`: operators by unit.
+ShardedUnits build_units(const MemoryInputs& in, const ShardingKey& sharding,
+                         const std::vector<OpList>& lists, bool keep_ops) {
     const TensorRules& rules = in.scenario.stack.tensors;
     ShardedUnits out;
     out.residual = residual_bytes(in, sharding);
@@ -80,8 +82,9 @@ ShardedUnits build_units(const MemoryInputs& in, const ShardingKey& sharding, bo
     const double kept = cut ? out.residual / sharding.tp : out.residual;
     const std::vector<std::int64_t> units = units_of(in.scenario.model);
     out.profiles.reserve(recompute_kinds * units.size());
-    for (const std::int64_t unit : units) {
-        const OpList ops = ops_of(in, unit, sharding);
+    for (std::size_t i = 0; i < units.size(); ++i) {
+        const std::int64_t unit = units[i];
+        const OpList& ops = lists[i];
         const double held = unit == head_unit ? 0.0 : out.residual;
         if (unit == head_unit) {
             for (const StoredTensor& tensor : ops.back().stored) {
@@ -101,6 +104,23 @@ ShardedUnits build_units(const MemoryInputs& in, const ShardingKey& sharding, bo
         }
     }
     return out;
+}
+
+std::vector<OpList> operators_of(const MemoryInputs& in, const ShardingKey& sharding) {
+    std::vector<OpList> out;
+    for (const std::int64_t unit : units_of(in.scenario.model)) {
+        out.push_back(ops_of(in, unit, sharding));
+    }
+    return out;
+}
+
+const ShardedUnits& insert_units(const MemoryInputs& in, const ShardingKey& sharding,
+                                 const std::vector<OpList>& lists, MemoryCache::Impl& cache) {
+    if (cache.units.size() >= most_shardings) {
+        cache.units.clear();
+    }
+    return cache.units.emplace(sharding, build_units(in, sharding, lists, cache.keep_ops))
+        .first->second;
 }
 
 OutlineKey outline_key(const MemoryInputs& in, const Layout& layout) {
@@ -279,19 +299,23 @@ const UnitProfile& ShardedUnits::of(std::int64_t unit, Recompute recompute) cons
     return profiles[profiles.size() - (unit == head_unit ? 1 : 2)];
 }
 
+void take_operators(const MemoryInputs& in, const Layout& layout, const std::vector<OpList>& ops,
+                    MemoryCache& cache) {
+    const ShardingKey sharding = sharding_of(layout);
+    if (cache.impl().units.count(sharding) == 0) {
+        insert_units(in, sharding, ops, cache.impl());
+    }
+}
+
 LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
                            const Placement& placement, MemoryCache& cache) {
     MemoryCache::Impl& c = cache.impl();
     LayoutMemory out;
     const ShardingKey sharding = sharding_of(layout);
-    auto units = c.units.find(sharding);
-    if (units == c.units.end()) {
-        if (c.units.size() >= most_shardings) {
-            c.units.clear();
-        }
-        units = c.units.emplace(sharding, build_units(in, sharding, c.keep_ops)).first;
-    }
-    out.units = &units->second;
+    const auto units = c.units.find(sharding);
+    out.units = units != c.units.end()
+                    ? &units->second
+                    : &insert_units(in, sharding, operators_of(in, sharding), c);
     const OutlineKey key = outline_key(in, layout);
     auto outline = c.outlines.find(key);
     if (outline == c.outlines.end()) {
