@@ -7,6 +7,7 @@
 #include "planner/cli/inputs.hpp"
 #include "planner/cli/layout_input.hpp"
 #include "planner/cli/present.hpp"
+#include "planner/cli/progress_bar.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "planner/search/plan.hpp"
@@ -126,10 +127,19 @@ void print_ranking(const Console& console, const std::vector<Ranked>& ranking) {
 void print_counts(const Console& console, const PlanSet& set) {
     const SearchCounts& c = set.counts;
     console.out << fmt::format(
-        "\n{} layouts: {} legal, {} scored; {} fit, {} borderline, {} do not fit\n",
-        sim::group_digits(c.candidates), sim::group_digits(c.legal), sim::group_digits(c.scored),
-        sim::group_digits(c.fits), sim::group_digits(c.borderline),
-        sim::group_digits(c.does_not_fit));
+        "\n{} layouts: {} legal; {} fit, {} borderline, {} do not fit\n"
+        "legal {} = cut by memory {} + by time {} + by dominance {} + scored {}\n",
+        sim::group_digits(c.candidates), sim::group_digits(c.legal), sim::group_digits(c.fits),
+        sim::group_digits(c.borderline), sim::group_digits(c.does_not_fit),
+        sim::group_digits(c.legal), sim::group_digits(c.cut_by_memory),
+        sim::group_digits(c.cut_by_time), sim::group_digits(c.cut_by_dominance),
+        sim::group_digits(c.scored));
+    if (set.folded > 0) {
+        console.out << fmt::format(
+            "{} left out of the ranking: like one above but for v or recomputation, within 1 %, "
+            "with no more memory to spare\n",
+            set.folded);
+    }
     if (set.stopped) {
         console.out << "the search was stopped: this covers a part of the space\n";
     }
@@ -186,6 +196,10 @@ void write_counts(sim::JsonWriter& json, const PlanSet& set) {
         .member("candidates", c.candidates)
         .member("legal", c.legal)
         .member("scored", c.scored)
+        .member("cut_by_memory", c.cut_by_memory)
+        .member("cut_by_time", c.cut_by_time)
+        .member("cut_by_dominance", c.cut_by_dominance)
+        .member("folded", set.folded)
         .member("fits", c.fits)
         .member("borderline", c.borderline)
         .member("does_not_fit", c.does_not_fit);
@@ -295,7 +309,13 @@ int run_plan(const PlanOptions& options, const Console& console) {
     SearchOptions search;
     search.top = static_cast<std::size_t>(options.top);
     search.objective = evaluator->scenario().job.objective;
-    const PlanSet set = plan(*evaluator, search);
+    search.threads = 0;
+    PlanSet set;
+    {
+        ProgressBar bar(console.err, is_error_terminal(console.err));
+        search.progress = &bar;
+        set = plan(*evaluator, search);
+    }
     const auto ranking = rank(set, *evaluator, search.objective);
     if (!options.output.empty() && !ranking.empty()) {
         const auto status = write_plan(options.output, document_of(*evaluator, ranking), console);

@@ -1,231 +1,237 @@
 #include "planner/search/search.hpp"
 
 #include <algorithm>
-#include <array>
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "planner/search/findings.hpp"
 
 namespace shardplan::plan {
 
 namespace {
 
+using sim::Layout;
+using sim::Score;
 using sim::Verdict;
 
-constexpr std::size_t near_misses = 3;
+/// One layout in this many is scored first. Enough to know good ones; few beside the whole.
+constexpr std::int64_t sample_stride = 31;
 
-/// The best `limit` entries of a stream, best first. The text of an entry is written only if it
-/// stays, or to settle a tie.
-class Ranking {
+/// The layouts with one value of everything but recomputation, by micro-batch: the least memory
+/// that one with less recomputation needs.
+class Siblings {
 public:
-    Ranking(std::size_t limit, const sim::LayoutTables& tables) : limit_(limit), tables_(&tables) {}
+    /// True: the row has the least recomputation of its family.
+    bool enter(const Row& row) {
+        Layout family = row.layout;
+        family.recompute = 0;
+        const bool is_new = least_.size() != row.micro_batches.size() || !(family == family_);
+        if (is_new) {
+            family_ = family;
+            least_.assign(row.micro_batches.size(), std::nullopt);
+        }
+        return is_new;
+    }
+    /// Is there one that needs no more? Remembers this one.
+    bool dominate(std::size_t micro_batch, const Score& score) {
+        std::optional<Score>& least = least_[micro_batch];
+        const bool yes = least && least->verdict <= score.verdict &&
+                         least->peak - least->usable <= score.peak - score.usable;
+        if (!yes) {
+            least = score;
+        }
+        return yes;
+    }
 
-    void offer(double value, const sim::Layout& layout, const sim::Score& score) {
-        if (limit_ == 0 || (entries_.size() == limit_ && value > entries_.back().value)) {
+private:
+    Layout family_;
+    std::vector<std::optional<Score>> least_;
+};
+
+/// Looks through cells for one thread.
+class Worker {
+public:
+    /// `sample`: what is known before; null while the sample itself is taken.
+    Worker(const Space& space, std::unique_ptr<Pricer> pricer, const SearchOptions& options,
+           const Findings* sample)
+        : space_(space), pricer_(std::move(pricer)), options_(options), sample_(sample) {}
+
+    /// Gives the pricer with its caches to the next worker.
+    std::unique_ptr<Pricer> release() { return std::move(pricer_); }
+
+    /// False: stopped.
+    bool search_cell(const Cell& cell, Findings& findings) {
+        return space_.visit_rows(cell, [&](const Row& row) {
+            if (options_.stop.stop_requested()) {
+                return false;
+            }
+            search_row(row, findings);
+            return true;
+        });
+    }
+
+    /// Scores one layout in `sample_stride` of those that no sibling dominates.
+    bool sample_cell(const Cell& cell, Findings& findings) {
+        std::int64_t at = 0;
+        return space_.visit_rows(cell, [&](const Row& row) {
+            if (!siblings_.enter(row)) {
+                return true;
+            }
+            Layout layout = row.layout;
+            for (const std::int64_t micro_batch : row.micro_batches) {
+                if (at++ % sample_stride != 0) {
+                    continue;
+                }
+                layout.micro_batch = static_cast<std::uint32_t>(micro_batch);
+                Score score = pricer_->memory(layout);
+                if (score.verdict != Verdict::does_not_fit) {
+                    pricer_->add_time(layout, score);
+                    findings.take(layout, score);
+                }
+            }
+            return !options_.stop.stop_requested();
+        });
+    }
+
+private:
+    void search_row(const Row& row, Findings& findings) {
+        siblings_.enter(row);
+        Layout layout = row.layout;
+        for (std::size_t i = 0; i < row.micro_batches.size(); ++i) {
+            layout.micro_batch = static_cast<std::uint32_t>(row.micro_batches[i]);
+            Score score = pricer_->memory(layout);
+            if (score.verdict == Verdict::does_not_fit) {
+                const auto left = static_cast<std::int64_t>(row.micro_batches.size() - i);
+                findings.take_misfit(layout, score, score.hopeless ? left : 1);
+                if (score.hopeless) {
+                    return;
+                }
+                continue;
+            }
+            findings.count_verdict(score.verdict);
+            if (siblings_.dominate(i, score)) {
+                ++findings.counts.cut_by_dominance;
+                continue;
+            }
+            pricer_->add_least_time(layout, score);
+            if (!sample_->matters(layout, score)) {
+                ++findings.counts.cut_by_time;
+                continue;
+            }
+            pricer_->add_time(layout, score);
+            ++findings.counts.scored;
+            findings.take(layout, score);
+        }
+    }
+
+    const Space& space_;
+    std::unique_ptr<Pricer> pricer_;
+    const SearchOptions& options_;
+    const Findings* sample_;
+    Siblings siblings_;
+};
+
+/// Tells the sink how far the cells are, from whichever thread finishes one.
+class Meter {
+public:
+    Meter(ProgressSink* sink, std::size_t cells) : sink_(sink), cells_(cells) {}
+
+    void finished_cell(std::int64_t scored, std::int64_t fits) {
+        if (sink_ == nullptr) {
             return;
         }
-        Entry entry{value, {layout, score, sim::to_text(layout, *tables_)}};
-        insert(std::move(entry));
+        const std::scoped_lock lock(mutex_);
+        scored_ += scored;
+        fits_ += fits;
+        ++done_;
+        const std::string message = fmt::format("{} layouts scored, {} fit", scored_, fits_);
+        sink_->report({static_cast<double>(done_) / static_cast<double>(cells_), "search", message});
     }
-
-    void merge(const Ranking& other) {
-        for (const Entry& entry : other.entries_) {
-            insert(entry);
-        }
-    }
-
-    struct Entry {
-        double value = 0.0;
-        Plan plan;
-    };
-    [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
 
 private:
-    static bool before(const Entry& a, const Entry& b) {
-        return a.value != b.value ? a.value < b.value : a.plan.text < b.plan.text;
-    }
-
-    void insert(Entry entry) {
-        const auto at = std::upper_bound(entries_.begin(), entries_.end(), entry, before);
-        entries_.insert(at, std::move(entry));
-        if (entries_.size() > limit_) {
-            entries_.pop_back();
-        }
-    }
-
-    std::size_t limit_;
-    const sim::LayoutTables* tables_;
-    std::vector<Entry> entries_;
+    ProgressSink* sink_;
+    std::size_t cells_;
+    std::mutex mutex_;
+    std::size_t done_ = 0;
+    std::int64_t scored_ = 0;
+    std::int64_t fits_ = 0;
 };
 
-/// What was found in some cells. Parts of different cells merge into the same answer in any order.
-class Findings {
+/// The threads of a search: each has its own pricer, and takes cell after cell.
+class Crew {
 public:
-    Findings(const Space& space, const SearchOptions& options)
-        : objective_(options.objective),
-          fits_(options.top, space.tables()),
-          borderline_(options.top, space.tables()),
-          closest_(near_misses, space.tables()) {}
-
-    Visit take(const sim::Layout& layout, const sim::Score& score) {
-        ++scored_count_;
-        const double value = objective_value(objective_, layout, score);
-        switch (score.verdict) {
-            case Verdict::fits:
-                ++fits_count_;
-                fits_.offer(value, layout, score);
-                return Visit::next;
-            case Verdict::borderline:
-                ++borderline_count_;
-                borderline_.offer(value, layout, score);
-                return Visit::next;
-            case Verdict::does_not_fit:
-                break;
+    Crew(const Space& space, const PricerFactory& pricers, const SearchOptions& options)
+        : space_(space), options_(options) {
+        std::size_t count = options.threads;
+        if (count == 0) {
+            count = std::max(1U, std::thread::hardware_concurrency());
         }
-        ++reasons_[static_cast<std::size_t>(score.deciding)];
-        closest_.offer((score.peak - score.usable).value(), layout, score);
-        last_reason_ = score.deciding;
-        return Visit::skip_larger_micro_batches;
-    }
-
-    /// Layouts left out since the last call, all for the reason of the layout before them.
-    void take_skipped(std::int64_t layouts) {
-        reasons_[static_cast<std::size_t>(last_reason_)] += layouts;
-    }
-
-    void merge(const Findings& other) {
-        fits_.merge(other.fits_);
-        borderline_.merge(other.borderline_);
-        closest_.merge(other.closest_);
-        scored_count_ += other.scored_count_;
-        fits_count_ += other.fits_count_;
-        borderline_count_ += other.borderline_count_;
-        for (std::size_t i = 0; i < reasons_.size(); ++i) {
-            reasons_[i] += other.reasons_[i];
+        count = std::clamp<std::size_t>(count, 1, std::max<std::size_t>(1, space.cells().size()));
+        for (std::size_t i = 0; i < count; ++i) {
+            pricers_.push_back(pricers());
         }
-        space_ += other.space_;
     }
 
-    [[nodiscard]] SpaceCounts& space() { return space_; }
-    [[nodiscard]] std::int64_t scored() const { return scored_count_; }
-    [[nodiscard]] std::int64_t fitting() const { return fits_count_; }
-    [[nodiscard]] PlanSet result(std::size_t top) const;
+    /// Calls `look(worker, cell, findings)` for every cell; false if one was stopped. What the
+    /// threads found is merged in any order, with the same result.
+    template <class Look>
+    bool run(const Findings* sample, Findings& all, Look look) {
+        std::atomic<std::size_t> next{0};
+        std::atomic<bool> whole{true};
+        std::mutex mutex;
+        const auto work = [&](std::unique_ptr<Pricer>& pricer) {
+            Findings part(space_.tables(), options_);
+            Worker worker(space_, std::move(pricer), options_, sample);
+            const std::vector<Cell>& cells = space_.cells();
+            for (std::size_t i = next++; i < cells.size() && whole; i = next++) {
+                if (options_.stop.stop_requested() || !look(worker, cells[i], part)) {
+                    whole = false;
+                }
+            }
+            pricer = worker.release();
+            const std::scoped_lock lock(mutex);
+            all.merge(part);
+        };
+        {
+            std::vector<std::jthread> threads;
+            for (std::size_t i = 1; i < pricers_.size(); ++i) {
+                threads.emplace_back(work, std::ref(pricers_[i]));
+            }
+            work(pricers_.front());
+        }
+        return whole;
+    }
 
 private:
-    sim::Objective objective_;
-    Ranking fits_;
-    Ranking borderline_;
-    Ranking closest_;
-    std::int64_t scored_count_ = 0;
-    std::int64_t fits_count_ = 0;
-    std::int64_t borderline_count_ = 0;
-    std::array<std::int64_t, sim::tensor_kind_count> reasons_{};
-    sim::TensorKind last_reason_ = sim::TensorKind::weights;
-    SpaceCounts space_;
+    const Space& space_;
+    const SearchOptions& options_;
+    std::vector<std::unique_ptr<Pricer>> pricers_;
 };
-
-std::vector<RefusedBy> refused_by(const SpaceCounts& space) {
-    std::vector<RefusedBy> out;
-    const auto rules = sim::legality_rules();
-    for (std::size_t i = 0; i < space.refused.size(); ++i) {
-        if (space.refused[i] > 0) {
-            out.push_back(
-                {std::string(rules[i].id), std::string(rules[i].field), space.refused[i]});
-        }
-    }
-    std::stable_sort(out.begin(), out.end(),
-                     [](const RefusedBy& a, const RefusedBy& b) { return a.layouts > b.layouts; });
-    return out;
-}
-
-PlanSet Findings::result(std::size_t top) const {
-    PlanSet out;
-    for (const Ranking* ranking : {&fits_, &borderline_}) {
-        for (const Ranking::Entry& entry : ranking->entries()) {
-            if (out.plans.size() < top) {
-                out.plans.push_back(entry.plan);
-            }
-        }
-    }
-    out.counts.candidates = space_.candidates;
-    out.counts.legal = space_.legal;
-    out.counts.scored = scored_count_;
-    out.counts.fits = fits_count_;
-    out.counts.borderline = borderline_count_;
-    out.counts.refused = refused_by(space_);
-    for (std::size_t kind = 0; kind < reasons_.size(); ++kind) {
-        out.counts.does_not_fit += reasons_[kind];
-        if (reasons_[kind] > 0) {
-            out.reasons.push_back({static_cast<sim::TensorKind>(kind), reasons_[kind]});
-        }
-    }
-    std::stable_sort(out.reasons.begin(), out.reasons.end(),
-                     [](const Reason& a, const Reason& b) { return a.layouts > b.layouts; });
-    if (fits_count_ == 0) {
-        for (const Ranking::Entry& entry : closest_.entries()) {
-            out.closest.push_back({entry.plan, entry.plan.score.peak - entry.plan.score.usable});
-        }
-    }
-    return out;
-}
-
-/// Scores the layouts of one cell. False if the search is to stop.
-bool search_cell(const Space& space, const Cell& cell, const ScoreFunction& score,
-                 const std::stop_token& stop, Findings& findings) {
-    std::int64_t skipped_before = findings.space().skipped;
-    const auto settle_skipped = [&] {
-        findings.take_skipped(findings.space().skipped - skipped_before);
-        skipped_before = findings.space().skipped;
-    };
-    const bool whole = space.visit(
-        cell,
-        [&](const sim::Layout& layout) {
-            settle_skipped();
-            if (stop.stop_requested()) {
-                return Visit::stop;
-            }
-            return findings.take(layout, score(layout));
-        },
-        findings.space());
-    settle_skipped();
-    return whole;
-}
 
 } // namespace
 
-double objective_value(sim::Objective objective, const sim::Layout& layout,
-                       const sim::Score& score) {
-    switch (objective) {
-        case sim::Objective::time:
-            return score.step_time.value();
-        case sim::Objective::cost:
-            return score.money_per_million_tokens > 0.0
-                       ? score.money_per_million_tokens
-                       : score.step_time.value() * static_cast<double>(sim::rank_count(layout));
-        case sim::Objective::headroom:
-            return (score.peak - score.usable).value();
-    }
-    return score.step_time.value();
-}
-
-PlanSet search(const Space& space, const ScoreFunction& score, const SearchOptions& options) {
-    Findings all(space, options);
-    bool stopped = false;
-    const std::size_t cells = space.cells().size();
-    for (std::size_t i = 0; i < cells && !stopped; ++i) {
-        Findings part(space, options);
-        stopped = options.stop.stop_requested() ||
-                  !search_cell(space, space.cells()[i], score, options.stop, part);
-        all.merge(part);
-        if (options.progress != nullptr) {
-            const std::string message =
-                fmt::format("{} layouts scored, {} fit", all.scored(), all.fitting());
-            options.progress->report(
-                {static_cast<double>(i + 1) / static_cast<double>(cells), "search", message});
-        }
-    }
-    PlanSet out = all.result(options.top);
-    out.stopped = stopped;
+PlanSet search(const Space& space, const PricerFactory& pricers, const SearchOptions& options) {
+    Crew crew(space, pricers, options);
+    Meter meter(options.progress, space.cells().size());
+    Findings sample(space.tables(), options);
+    Findings all(space.tables(), options);
+    bool whole = crew.run(nullptr, sample, [](Worker& worker, const Cell& cell, Findings& part) {
+        return worker.sample_cell(cell, part);
+    });
+    whole = whole && crew.run(&sample, all, [&](Worker& worker, const Cell& cell, Findings& part) {
+        const SearchCounts before = part.counts;
+        const bool done = worker.search_cell(cell, part);
+        meter.finished_cell(part.counts.scored - before.scored, part.counts.fits - before.fits);
+        return done;
+    });
+    PlanSet out = all.result(space.count());
+    out.stopped = !whole;
     return out;
 }
 

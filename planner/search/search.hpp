@@ -6,20 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "planner/search/pricer.hpp"
 #include "planner/search/progress.hpp"
+#include "planner/search/ranking.hpp"
 #include "planner/space/space.hpp"
 #include "simulator/estimate/estimate.hpp"
 
 namespace shardplan::plan {
-
-/// One layout of a ranking.
-struct Plan {
-    sim::Layout layout;
-    sim::Score score;
-    std::string text; ///< canonical text form
-
-    friend bool operator==(const Plan&, const Plan&) = default;
-};
 
 /// How many layouts a legality rule refused first.
 struct RefusedBy {
@@ -30,23 +23,29 @@ struct RefusedBy {
     friend bool operator==(const RefusedBy&, const RefusedBy&) = default;
 };
 
-/// Every layout of the space is in exactly one of refused, fits, borderline, does_not_fit (unless
-/// the search was stopped).
+/// Every candidate is in exactly one of refused, fits, borderline, does_not_fit, and every legal
+/// layout in one of scored, cut_by_memory, cut_by_time, cut_by_dominance (unless the search was
+/// stopped). Candidates, refused and legal ones are counted in closed form, the others as they come.
 struct SearchCounts {
     std::int64_t candidates = 0;
     std::int64_t legal = 0;
-    std::int64_t scored = 0;
+    std::int64_t scored = 0; ///< step time worked out
+    /// Does not fit, so that its step time does not matter.
+    std::int64_t cut_by_memory = 0;
+    /// Cannot be among the best, nor on the front, even with the lower bound of its step time.
+    std::int64_t cut_by_time = 0;
+    /// The same layout with less recomputation needs no more memory.
+    std::int64_t cut_by_dominance = 0;
     std::int64_t fits = 0;
     std::int64_t borderline = 0;
-    /// With those that were not scored, because the same layout with a smaller micro-batch does not
-    /// fit: memory grows with the micro-batch.
     std::int64_t does_not_fit = 0;
     std::vector<RefusedBy> refused; ///< most first, ties in the order of the rules
 
     friend bool operator==(const SearchCounts&, const SearchCounts&) = default;
 };
 
-/// What keeps layouts from fitting: the largest kind of tensor at the peak.
+/// What keeps layouts from fitting: the largest kind of tensor at the peak. Layouts with more than
+/// the smallest micro-batch that cannot fit are counted with that one.
 struct Reason {
     sim::TensorKind deciding = sim::TensorKind::weights;
     std::int64_t layouts = 0;
@@ -56,7 +55,7 @@ struct Reason {
 
 /// A layout that does not fit, with what it lacks.
 struct NearMiss {
-    Plan plan;
+    Plan plan; ///< its score has no step time
     sim::Bytes shortfall; ///< peak less usable memory of the class that decides
 
     friend bool operator==(const NearMiss&, const NearMiss&) = default;
@@ -65,6 +64,12 @@ struct NearMiss {
 /// The answer of a search.
 struct PlanSet {
     std::vector<Plan> plans; ///< best first; those that fit stand before borderline ones
+    /// Plans left out of `plans`: like one above them but for chunks or recomputation, less than 1 %
+    /// apart, and with no more memory to spare.
+    std::int64_t folded = 0;
+    /// Not beaten in step time, memory to spare and cost at once, fastest first; of those that fit,
+    /// else of borderline ones.
+    std::vector<Plan> front;
     SearchCounts counts;
     std::vector<Reason> reasons;   ///< of everything that does not fit, most first
     std::vector<NearMiss> closest; ///< smallest shortfall first; empty if anything fits
@@ -76,19 +81,16 @@ struct PlanSet {
 struct SearchOptions {
     std::size_t top = 10; ///< plans to keep
     sim::Objective objective = sim::Objective::time;
+    bool fold = true;        ///< leave near-duplicates out
+    std::size_t threads = 1; ///< 0: as many as the machine runs at once
     std::stop_token stop;
-    ProgressSink* progress = nullptr; ///< may be null
+    ProgressSink* progress = nullptr; ///< may be null; called by one thread at a time
 };
 
-using ScoreFunction = std::function<sim::Score(const sim::Layout&)>;
-
-/// What the ranking compares, smaller is better: seconds of a step, money (device seconds where no
-/// price is known), or peak less usable bytes.
-double objective_value(sim::Objective objective, const sim::Layout& layout,
-                       const sim::Score& score);
-
-/// Scores the legal layouts of a space and ranks them. The order of equals is that of their
-/// canonical texts, so the answer depends on nothing but the input.
-PlanSet search(const Space& space, const ScoreFunction& score, const SearchOptions& options);
+/// Prices the legal layouts of a space and ranks them. The answer depends on nothing but the input:
+/// not on the number of threads, nor on which of them is faster. First a fixed sample of the space
+/// is scored; then every layout is priced as far as needed to tell that it cannot matter. What is
+/// cut never belongs to the ranking or the front.
+PlanSet search(const Space& space, const PricerFactory& pricers, const SearchOptions& options);
 
 } // namespace shardplan::plan

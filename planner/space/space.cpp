@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 namespace shardplan::plan {
 
@@ -22,11 +23,22 @@ bool contains(const std::vector<T>& list, const T& value) {
     return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-/// Rules that read the degrees of a cell and nothing below them.
-bool is_of_cell(std::string_view field) {
-    constexpr std::array<std::string_view, 7> fields = {"model", "job", "stack", "tp",
-                                                        "pp",    "cp",  "dp"};
-    return std::find(fields.begin(), fields.end(), field) != fields.end();
+/// Which values a rule reads, by the field that has to change where it is broken.
+enum class Reads : std::size_t { cell, experts, sharding, passes, recompute };
+constexpr std::size_t groups_of_rules = 5;
+
+Reads reads_of(std::string_view field) {
+    constexpr std::array<std::pair<std::string_view, Reads>, 7> fields = {
+        {{"ep", Reads::experts},
+         {"etp", Reads::experts},
+         {"zero", Reads::sharding},
+         {"v", Reads::passes},
+         {"sched", Reads::passes},
+         {"mb", Reads::passes},
+         {"rc", Reads::recompute}}};
+    const auto* at = std::find_if(fields.begin(), fields.end(),
+                                  [&](const auto& known) { return known.first == field; });
+    return at == fields.end() ? Reads::cell : at->second;
 }
 
 /// Numbers of devices a layout may use: all, or (where some may idle) any number of whole nodes.
@@ -101,7 +113,13 @@ Space::Space(const sim::Scenario& scenario, const sim::Resolved& resolved,
       resolved_(resolved),
       tables_(tables),
       legality_(scenario, resolved),
-      cells_(cells_of(scenario)) {}
+      cells_(cells_of(scenario)),
+      rules_(groups_of_rules) {
+    const auto rules = sim::legality_rules();
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+        rules_[static_cast<std::size_t>(reads_of(rules[i].field))].push_back(i);
+    }
+}
 
 Space::Axes Space::axes_of(const Cell& cell) const {
     const sim::Capabilities& can = scenario_.stack.capabilities;
@@ -160,65 +178,169 @@ Space::Axes Space::axes_of(const Cell& cell) const {
     return axes;
 }
 
-bool Space::visit_micro_batches(Layout layout, const Axes& axes, const LayoutVisitor& visitor,
-                                SpaceCounts& counts) const {
-    bool skip = false;
-    for (const std::int64_t micro_batch : axes.micro_batches) {
-        layout.micro_batch = static_cast<std::uint32_t>(micro_batch);
-        ++counts.candidates;
-        if (const auto broken = legality_.first_broken(layout, tables_)) {
-            ++counts.refused[*broken];
-            continue;
-        }
-        ++counts.legal;
-        if (skip) {
-            ++counts.skipped;
-            continue;
-        }
-        ++counts.visited;
-        const Visit wish = visitor(layout);
-        if (wish == Visit::stop) {
-            return false;
-        }
-        skip = wish == Visit::skip_larger_micro_batches;
-    }
-    return true;
-}
+/// What is legal of each group of values, and how many each rule is the first to refuse.
+struct Space::Legal {
+    static constexpr std::size_t none = ~std::size_t{0};
+    std::size_t cell_rule = none; ///< refuses everything
+    std::vector<std::pair<std::uint16_t, std::uint16_t>> experts; ///< ep, etp
+    std::vector<Shard> shards;
+    struct Passes {
+        std::uint16_t chunks = 1;
+        ScheduleKind schedule = ScheduleKind::one_f_one_b;
+        std::vector<std::int64_t> micro_batches;
+    };
+    std::vector<Passes> passes;
+    std::int64_t passes_count = 0; ///< chunks with micro-batch
+    std::vector<std::uint32_t> recompute;
+    /// By group: rules that are the first to refuse a value, none for those that are legal.
+    std::array<std::vector<std::size_t>, groups_of_rules> first_broken;
+};
 
-bool Space::visit(const Cell& cell, const LayoutVisitor& visitor, SpaceCounts& counts) const {
-    counts.refused.resize(sim::legality_rules().size());
-    const Axes axes = axes_of(cell);
+Space::Legal Space::legal_of(const Axes& axes) const {
+    Legal out;
     Layout layout = axes.base;
     layout.shard = axes.shards.front();
     layout.recompute = axes.recompute.front();
     layout.schedule = axes.plain;
-    if (const auto broken = legality_.first_broken(layout, tables_)) {
-        if (is_of_cell(sim::legality_rules()[*broken].field)) {
-            counts.candidates += axes.candidates();
-            counts.refused[*broken] += axes.candidates();
-            return true;
-        }
+    const auto try_out = [&](Reads group) {
+        const auto& rules = rules_[static_cast<std::size_t>(group)];
+        const sim::LegalityCase c{scenario_, resolved_, legality_.facts(), tables_, layout};
+        const auto broken = std::find_if(rules.begin(), rules.end(), [&](std::size_t rule) {
+            return sim::legality_rules()[rule].broken(c);
+        });
+        const std::size_t first = broken == rules.end() ? Legal::none : *broken;
+        out.first_broken[static_cast<std::size_t>(group)].push_back(first);
+        return first == Legal::none;
+    };
+    if (!try_out(Reads::cell)) {
+        out.cell_rule = out.first_broken.front().front();
+        return out;
     }
     for (const std::int64_t ep : axes.ep) {
-        layout.ep = static_cast<std::uint16_t>(ep);
         for (const std::int64_t etp : axes.etp) {
+            layout.ep = static_cast<std::uint16_t>(ep);
             layout.etp = static_cast<std::uint16_t>(etp);
-            for (const Shard shard : axes.shards) {
-                layout.shard = shard;
-                for (const std::int64_t chunks : axes.chunks) {
-                    layout.chunks = static_cast<std::uint16_t>(chunks);
-                    layout.schedule = chunks > 1 ? ScheduleKind::interleaved : axes.plain;
-                    for (const std::uint32_t recompute : axes.recompute) {
-                        layout.recompute = recompute;
-                        if (!visit_micro_batches(layout, axes, visitor, counts)) {
-                            return false;
-                        }
+            if (try_out(Reads::experts)) {
+                out.experts.emplace_back(layout.ep, layout.etp);
+            }
+        }
+    }
+    for (const Shard shard : axes.shards) {
+        layout.shard = shard;
+        if (try_out(Reads::sharding)) {
+            out.shards.push_back(shard);
+        }
+    }
+    for (const std::int64_t chunks : axes.chunks) {
+        layout.chunks = static_cast<std::uint16_t>(chunks);
+        layout.schedule = chunks > 1 ? ScheduleKind::interleaved : axes.plain;
+        Legal::Passes passes{layout.chunks, layout.schedule, {}};
+        for (const std::int64_t micro_batch : axes.micro_batches) {
+            layout.micro_batch = static_cast<std::uint32_t>(micro_batch);
+            if (try_out(Reads::passes)) {
+                passes.micro_batches.push_back(micro_batch);
+                ++out.passes_count;
+            }
+        }
+        if (!passes.micro_batches.empty()) {
+            out.passes.push_back(std::move(passes));
+        }
+    }
+    for (const std::uint32_t recompute : axes.recompute) {
+        layout.recompute = recompute;
+        if (try_out(Reads::recompute)) {
+            out.recompute.push_back(recompute);
+        }
+    }
+    return out;
+}
+
+SpaceCounts Space::count(const Cell& cell) const {
+    SpaceCounts out;
+    const std::size_t rules = sim::legality_rules().size();
+    out.refused.resize(rules);
+    const Axes axes = axes_of(cell);
+    const Legal legal = legal_of(axes);
+    out.candidates = axes.candidates();
+    if (legal.cell_rule != Legal::none) {
+        out.refused[legal.cell_rule] = out.candidates;
+        return out;
+    }
+    // Candidates that no rule before `rule` refuses: a product over the groups.
+    const auto left_before = [&](std::size_t rule) {
+        std::int64_t product = 1;
+        for (std::size_t g = 1; g < groups_of_rules; ++g) {
+            const auto& first = legal.first_broken[g];
+            product *= std::count_if(first.begin(), first.end(),
+                                     [&](std::size_t broken) { return broken >= rule; });
+        }
+        return product;
+    };
+    std::int64_t left = out.candidates;
+    for (std::size_t rule = 0; rule < rules; ++rule) {
+        const std::int64_t next = left_before(rule + 1);
+        out.refused[rule] = left - next;
+        left = next;
+    }
+    out.legal = left;
+    return out;
+}
+
+SpaceCounts Space::count() const {
+    SpaceCounts out;
+    out.refused.resize(sim::legality_rules().size());
+    for (const Cell& cell : cells_) {
+        out += count(cell);
+    }
+    return out;
+}
+
+bool Space::visit_rows(const Cell& cell, const RowVisitor& visitor) const {
+    const Axes axes = axes_of(cell);
+    const Legal legal = legal_of(axes);
+    if (legal.cell_rule != Legal::none) {
+        return true;
+    }
+    Layout layout = axes.base;
+    for (const auto& [ep, etp] : legal.experts) {
+        layout.ep = ep;
+        layout.etp = etp;
+        for (const Shard shard : legal.shards) {
+            layout.shard = shard;
+            for (const Legal::Passes& passes : legal.passes) {
+                layout.chunks = passes.chunks;
+                layout.schedule = passes.schedule;
+                layout.micro_batch = static_cast<std::uint32_t>(passes.micro_batches.front());
+                for (const std::uint32_t recompute : legal.recompute) {
+                    layout.recompute = recompute;
+                    if (!visitor({layout, passes.micro_batches})) {
+                        return false;
                     }
                 }
             }
         }
     }
     return true;
+}
+
+bool Space::visit(const Cell& cell, const LayoutVisitor& visitor, SpaceCounts& counts) const {
+    counts += count(cell);
+    return visit_rows(cell, [&](const Row& row) {
+        Layout layout = row.layout;
+        for (std::size_t i = 0; i < row.micro_batches.size(); ++i) {
+            layout.micro_batch = static_cast<std::uint32_t>(row.micro_batches[i]);
+            ++counts.visited;
+            const Visit wish = visitor(layout);
+            if (wish == Visit::stop) {
+                return false;
+            }
+            if (wish == Visit::skip_larger_micro_batches) {
+                counts.skipped += static_cast<std::int64_t>(row.micro_batches.size() - i - 1);
+                return true;
+            }
+        }
+        return true;
+    });
 }
 
 std::vector<std::int64_t> divisors_of(std::int64_t number) {

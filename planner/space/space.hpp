@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "simulator/spec/legality.hpp"
@@ -41,11 +42,23 @@ struct Cell {
     friend bool operator==(const Cell&, const Cell&) = default;
 };
 
+/// Legal layouts of a cell that differ in the micro-batch only.
+struct Row {
+    sim::Layout layout; ///< with the smallest micro-batch
+    std::span<const std::int64_t> micro_batches; ///< smallest first; never empty
+};
+/// False: stop.
+using RowVisitor = std::function<bool(const Row&)>;
+
 /// The layouts of a scenario that a plan looks at, in a fixed order: devices in use, tp, pp, cp (dp
-/// is what is left), then ep, etp (= tp or 1), sharding, chunks, recomputation, micro-batch.
-/// Degrees are divisors; sequence parallelism is on wherever it can be; the kind of context
-/// parallelism is the stack's first; stages are the stack's own; one schedule per number of chunks.
-/// Cells are independent of one another, so that threads can share them out.
+/// is what is left), then ep, etp (= tp or 1), sharding, chunks, recomputation (less before more),
+/// micro-batch. Degrees are divisors; sequence parallelism is on wherever it can be; the kind of
+/// context parallelism is the stack's first; stages are the stack's own; one schedule per number of
+/// chunks. Cells are independent of one another, so that threads can share them out.
+///
+/// Inside a cell the values fall into groups (ep with etp; sharding; chunks with micro-batch;
+/// recomputation) of which every legality rule reads one at most. So what is legal is a product, and
+/// is counted, by the rule that refuses the rest, without looking at single layouts.
 class Space {
 public:
     /// Keeps references to all three.
@@ -56,21 +69,31 @@ public:
     [[nodiscard]] const sim::Scenario& scenario() const { return scenario_; }
     [[nodiscard]] const sim::LayoutTables& tables() const { return tables_; }
 
+    /// Candidates, legal ones and refused ones of a cell in closed form.
+    [[nodiscard]] SpaceCounts count(const Cell& cell) const;
+    /// Of all cells.
+    [[nodiscard]] SpaceCounts count() const;
+
+    /// Shows every row of a cell. False if the visitor asked to stop.
+    bool visit_rows(const Cell& cell, const RowVisitor& visitor) const;
+
     /// Shows every legal layout of a cell to the visitor, each once and in normal form, and adds to
     /// `counts`. False if the visitor asked to stop.
     bool visit(const Cell& cell, const LayoutVisitor& visitor, SpaceCounts& counts) const;
 
 private:
     struct Axes;
+    struct Legal;
     [[nodiscard]] Axes axes_of(const Cell& cell) const;
-    bool visit_micro_batches(sim::Layout layout, const Axes& axes, const LayoutVisitor& visitor,
-                             SpaceCounts& counts) const;
+    [[nodiscard]] Legal legal_of(const Axes& axes) const;
 
     const sim::Scenario& scenario_;
     const sim::Resolved& resolved_;
     const sim::LayoutTables& tables_;
     sim::Legality legality_;
     std::vector<Cell> cells_;
+    /// Rules by the group of values they read: of a cell first, then the groups in order.
+    std::vector<std::vector<std::size_t>> rules_;
 };
 
 /// Divisors of a positive number, smallest first.

@@ -40,6 +40,7 @@ struct Score {
     TensorKind deciding = TensorKind::weights; ///< the largest kind at the peak
     Phase peak_phase = Phase::forward;
     Verdict verdict = Verdict::fits;
+    bool hopeless = false; ///< no layout that differs in a larger micro-batch only fits either
 
     friend bool operator==(const Score&, const Score&) = default;
 };

@@ -62,29 +62,17 @@ const Resolved& Evaluator::resolved() const { return prepared_->resolved; }
 
 namespace {
 
-/// What score and evaluate share.
+/// What score and evaluate share about time.
 struct Priced {
     const LayoutParts* parts = nullptr;
     const PlacedLayout* placed = nullptr;
     std::int64_t micro_batches = 0;
     StepResult step;
-    MemoryHeadline memory;
     double money_per_million_tokens = 0.0;
     double tokens_per_second = 0.0;
 };
 
-Priced price(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
-             Workspace::Impl& cache) {
-    cache.bind(&prepared);
-    Priced out;
-    out.parts = &cached_parts(prepared, tables, layout, cache);
-    out.placed = &cached_placement(prepared, tables, layout, cache);
-    out.micro_batches = micro_batches(prepared.resolved, layout);
-    out.step = step_time(prepared.step, layout, *out.parts, out.placed->shapes,
-                         tables.recompute(layout.recompute), out.micro_batches, cache.step);
-    out.memory = memory_headline({prepared.scenario, prepared.resolved, tables}, layout,
-                                 out.placed->placement, cache.memory);
-    const double seconds = out.step.total.value();
+void add_money(const PreparedScenario& prepared, double seconds, Priced& out) {
     const double tokens = static_cast<double>(prepared.resolved.global_batch) *
                           static_cast<double>(prepared.resolved.sequence);
     if (seconds > 0.0 && tokens > 0.0) {
@@ -92,7 +80,71 @@ Priced price(const PreparedScenario& prepared, const LayoutTables& tables, const
         out.money_per_million_tokens =
             out.placed->price_per_hour / seconds_per_hour / out.tokens_per_second * million;
     }
+}
+
+Priced price(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
+             Workspace::Impl& cache) {
+    Priced out;
+    out.parts = &cached_parts(prepared, tables, layout, cache);
+    out.placed = &cached_placement(prepared, tables, layout, cache);
+    out.micro_batches = micro_batches(prepared.resolved, layout);
+    out.step = step_time(prepared.step, layout, *out.parts, out.placed->shapes,
+                         tables.recompute(layout.recompute), out.micro_batches, cache.step);
+    add_money(prepared, out.step.total.value(), out);
     return out;
+}
+
+MemoryHeadline headline(const PreparedScenario& prepared, const LayoutTables& tables,
+                        const Layout& layout, Workspace::Impl& cache) {
+    return memory_headline({prepared.scenario, prepared.resolved, tables}, layout,
+                           cached_placement(prepared, tables, layout, cache).placement,
+                           cache.memory);
+}
+
+/// Seconds of both passes of one micro-batch on a stage, without what depends on the layout beyond
+/// its units.
+double least_pass(const LayoutParts& parts, const StageShape& shape, Recompute recompute) {
+    double seconds = 0.0;
+    for (const UnitUse& use : shape.units) {
+        const UnitTime& unit = parts.units[static_cast<std::size_t>(use.unit)];
+        const double forward = unit.forward.total();
+        seconds += use.count * (forward + unit.backward.total());
+        seconds += recompute == Recompute::full ? use.recomputed * forward : 0.0;
+    }
+    return seconds;
+}
+
+/// What every stage but the slowest adds at least to fill and drain, as a share of its pass.
+double least_share(const Layout& layout) {
+    switch (layout.schedule) {
+        case ScheduleKind::gpipe:
+        case ScheduleKind::one_f_one_b:
+            return 1.0;
+        case ScheduleKind::interleaved:
+            return 1.0 / static_cast<double>(layout.chunks);
+        case ScheduleKind::zb_h1:
+        case ScheduleKind::zb_h2:
+        case ScheduleKind::zb_v:
+        case ScheduleKind::dual_pipe:
+            break;
+    }
+    return 0.0;
+}
+
+double least_seconds(const LayoutParts& parts, const PlacedLayout& placed, const Layout& layout,
+                     Recompute recompute, std::int64_t micro_batches) {
+    double slowest = 0.0;
+    double sum = 0.0;
+    for (const auto& [first, count] : placed.distinct) {
+        const double pass = least_pass(parts, placed.shapes[first], recompute);
+        slowest = std::max(slowest, pass);
+        sum += static_cast<double>(count) * pass;
+    }
+    const double all = static_cast<double>(micro_batches) * slowest +
+                       least_share(layout) * (sum - slowest);
+    // The sums run in another order than those of the step.
+    constexpr double rounding = 1e-9;
+    return all * (1.0 - rounding);
 }
 
 void add_link(std::vector<LinkLoad>& links, std::size_t& used, std::string_view dim,
@@ -141,15 +193,14 @@ Flops recomputed_flops(const PreparedScenario& prepared, const PlacedLayout& pla
 
 } // namespace
 
-Score Evaluator::score(const Layout& layout, Workspace& workspace) const {
+Score Evaluator::score_memory(const Layout& layout, Workspace& workspace) const {
     Workspace::Impl& cache = workspace.impl();
-    const Priced p = price(*prepared_, tables_, layout, cache);
-    const MemoryHeadline& memory = p.memory;
+    cache.bind(prepared_.get());
+    const MemoryHeadline memory = headline(*prepared_, tables_, layout, cache);
     Score out;
-    out.step_time = p.step.total;
     out.time_sigma = prepared_->scenario.stack.time.sigma.value;
-    out.money_per_million_tokens = p.money_per_million_tokens;
     out.verdict = memory.verdict;
+    out.hopeless = memory.hopeless;
     out.peak_class = static_cast<std::int32_t>(memory.deciding);
     out.deciding = memory.kind;
     out.peak = memory.process.value;
@@ -161,20 +212,54 @@ Score Evaluator::score(const Layout& layout, Workspace& workspace) const {
     return out;
 }
 
+void Evaluator::add_time(const Layout& layout, Workspace& workspace, Score& score) const {
+    Workspace::Impl& cache = workspace.impl();
+    cache.bind(prepared_.get());
+    const Priced p = price(*prepared_, tables_, layout, cache);
+    score.step_time = p.step.total;
+    score.money_per_million_tokens = p.money_per_million_tokens;
+}
+
+void Evaluator::add_least_time(const Layout& layout, Workspace& workspace, Score& score) const {
+    Workspace::Impl& cache = workspace.impl();
+    cache.bind(prepared_.get());
+    Priced p;
+    p.parts = &cached_parts(*prepared_, tables_, layout, cache);
+    p.placed = &cached_placement(*prepared_, tables_, layout, cache);
+    const double seconds =
+        least_seconds(*p.parts, *p.placed, layout, tables_.recompute(layout.recompute).kind,
+                      micro_batches(prepared_->resolved, layout));
+    add_money(*prepared_, seconds, p);
+    score.step_time = Seconds(seconds);
+    score.money_per_million_tokens = p.money_per_million_tokens;
+}
+
+Score Evaluator::score(const Layout& layout, Workspace& workspace) const {
+    // Time first: it hands its operators to the memory part.
+    Score timed;
+    add_time(layout, workspace, timed);
+    Score out = score_memory(layout, workspace);
+    out.step_time = timed.step_time;
+    out.money_per_million_tokens = timed.money_per_million_tokens;
+    return out;
+}
+
 void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& out) const {
     const PreparedScenario& prepared = *prepared_;
     Workspace::Impl& cache = workspace.impl();
+    cache.bind(&prepared);
     const Priced p = price(prepared, tables_, layout, cache);
+    const MemoryHeadline memory = headline(prepared, tables_, layout, cache);
     evaluate_memory({prepared.scenario, prepared.resolved, tables_}, layout, p.placed->placement,
                     cache.memory, out.classes);
-    out.verdict = p.memory.verdict;
+    out.verdict = memory.verdict;
     out.verdict_text.clear();
     out.warnings.clear();
-    out.deciding_class = static_cast<std::int32_t>(p.memory.deciding);
-    out.deciding = p.memory.kind;
+    out.deciding_class = static_cast<std::int32_t>(memory.deciding);
+    out.deciding = memory.kind;
     out.margin = Bytes{};
     if (!out.classes.empty()) {
-        const ClassMemory& c = out.classes[p.memory.deciding];
+        const ClassMemory& c = out.classes[memory.deciding];
         out.margin = c.usable - c.reserved.value;
     }
     const double sigma = prepared.scenario.stack.time.sigma.value;

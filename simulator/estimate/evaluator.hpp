@@ -48,6 +48,13 @@ public:
 
     /// The lean answer for a search.
     [[nodiscard]] Score score(const Layout& layout, Workspace& workspace) const;
+    /// The same in two steps, for a search that looks at memory first: all but step time and money.
+    [[nodiscard]] Score score_memory(const Layout& layout, Workspace& workspace) const;
+    /// Adds step time and money to a score of the same layout.
+    void add_time(const Layout& layout, Workspace& workspace, Score& score) const;
+    /// Adds lower bounds of step time and money in their place: the passes of every stage and the
+    /// pipeline around them, without data parallelism, messages, optimizer and offloading.
+    void add_least_time(const Layout& layout, Workspace& workspace, Score& score) const;
     /// All figures; `out` is overwritten, its memory is reused. The texts (`verdict_text`,
     /// `warnings`) are left empty: `annotate` writes them where somebody reads them.
     void evaluate(const Layout& layout, Workspace& workspace, Estimate& out) const;

@@ -145,6 +145,12 @@ const PlacedLayout& cached_placement(const PreparedScenario& prepared, const Lay
     placed.placement = place(prepared.scenario, layout, tables);
     placed.shapes = stage_shapes(prepared.scenario.model, layout,
                                  tables.recompute(layout.recompute), placed.placement.stages);
+    for (std::size_t i = 0; i < placed.shapes.size(); ++i) {
+        if (i == 0 || !(placed.shapes[i] == placed.shapes[i - 1])) {
+            placed.distinct.emplace_back(i, 0);
+        }
+        ++placed.distinct.back().second;
+    }
     add_running_costs(prepared.scenario, placed);
     cache.last_placed = &cache.placed.emplace(key, std::move(placed)).first->second;
     return *cache.last_placed;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "simulator/estimate/evaluator.hpp"
@@ -43,6 +44,8 @@ using UnitsKey = Projection<8>;
 struct PlacedLayout {
     Placement placement;
     std::vector<StageShape> shapes;
+    /// Index of the first of each run of equal shapes, and how many there are.
+    std::vector<std::pair<std::size_t, std::int64_t>> distinct;
     double price_per_hour = 0.0; ///< of all ranks; 0 = some price is not known
     double watts = 0.0;          ///< of all ranks at board power; 0 = some are not known
 };

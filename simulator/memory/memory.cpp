@@ -308,6 +308,15 @@ TensorKind largest_kind(const BytesByKind& bytes) {
     return static_cast<TensorKind>(largest);
 }
 
+/// The low end of reserved memory with one micro-batch alive, less what does not grow with it: no
+/// larger micro-batch needs less. In the backward pass there are gradients, so allocated is at least
+/// states + `alone`, and reserved adds a share of what is beyond the states.
+double least_reserved(const StackMemory& memory, const StateFigures& states,
+                      const StageFigures& figures) {
+    const double share = 1.0 + memory.fragmentation.lo - memory.activation_sigma.value;
+    return states.persistent.bytes + std::max(0.0, share) * figures.alone;
+}
+
 /// The search for the class nearest to its limit.
 class Nearest {
 public:
@@ -356,7 +365,12 @@ private:
                                               is_large(index));
         const Bands bands = bands_of(in_.scenario.stack.memory, sets, outside_);
         const Bytes usable = usable_of(in_, outside_, classes_[index].node_group);
-        out_.verdict = std::max(out_.verdict, verdict_of(bands.reserved, usable));
+        const Verdict verdict = verdict_of(bands.reserved, usable);
+        out_.verdict = std::max(out_.verdict, verdict);
+        out_.hopeless = out_.hopeless ||
+                        (verdict == Verdict::does_not_fit && layout_.offload_activations == 0 &&
+                         least_reserved(in_.scenario.stack.memory, memory_.state(stage), figures) >
+                             usable.value());
         const double ratio = usable.value() > 0.0 ? bands.reserved.high / usable
                                                   : bands.reserved.high.value();
         if (ratio > ratio_) {

@@ -49,6 +49,9 @@ struct MemoryHeadline {
     Phase phase = Phase::forward;     ///< of that peak
     Band<Bytes> process;
     Bytes usable;
+    /// Some class has too little for its states and a single micro-batch: layouts that differ in a
+    /// larger micro-batch only do not fit either.
+    bool hopeless = false;
 
     friend bool operator==(const MemoryHeadline&, const MemoryHeadline&) = default;
 };

@@ -415,6 +415,7 @@ StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, s
         groups[g] = chunk_figures(memory, outline.chunks[outline.groups[g]]);
         out.stored += outline.in_flight_by_group[g] * groups[g].kept;
         largest = std::max(largest, groups[g].largest);
+        out.alone = std::max(out.alone, groups[g].backward.bytes);
     }
     // The unit that runs and the next one must be on the device.
     out.offloadable = std::max(0.0, out.stored - 2.0 * largest);

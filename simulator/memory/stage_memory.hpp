@@ -113,6 +113,7 @@ struct LivePeak {
 /// Bytes on a rank of one stage besides its states.
 struct StageFigures {
     LivePeak forward, loss, backward;
+    double alone = 0.0;       ///< worst backward pass of one chunk with nothing else alive
     double stored = 0.0;      ///< of all units but the head, at the fullest instant
     double offloadable = 0.0; ///< stored activations that no running unit needs
     double messages = 0.0;

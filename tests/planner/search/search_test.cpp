@@ -1,10 +1,13 @@
 #include "planner/search/search.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 #include <gtest/gtest.h>
 
+#include "planner/search/findings.hpp"
+#include "planner/search/plan.hpp"
 #include "tests/support/builders.hpp"
 
 namespace shardplan::plan {
@@ -25,18 +28,43 @@ struct Bench {
     Space space{given, resolved, tables};
 };
 
-/// Made-up costs that a person can follow: a step takes 10 s over tp and 10 ms per stage; memory is
-/// 10 bytes per sequence of a micro-batch, out of 40.
+/// Made-up costs that a person can follow: a step takes 10 s over tp and 10 ms per stage and kind of
+/// recomputation; memory is 10 bytes per sequence of a micro-batch, out of 40.
 Score simple_score(const Layout& layout) {
     Score score;
-    score.step_time = Seconds(10.0 / layout.tp + 0.01 * layout.pp);
+    score.step_time = Seconds(10.0 / layout.tp + 0.01 * (layout.pp + layout.recompute));
     score.peak = Bytes(10.0 * layout.micro_batch);
     score.usable = Bytes(40.0);
     score.deciding = sim::TensorKind::activations;
     score.verdict = layout.micro_batch <= 2   ? Verdict::fits
                     : layout.micro_batch <= 4 ? Verdict::borderline
                                               : Verdict::does_not_fit;
+    score.hopeless = score.verdict == Verdict::does_not_fit;
     return score;
+}
+
+/// Prices by a function. The bound of a step time is 0.9 of it.
+class MadeUpPricer final : public Pricer {
+public:
+    using Function = std::function<Score(const Layout&)>;
+    explicit MadeUpPricer(Function function) : function_(std::move(function)) {}
+
+    Score memory(const Layout& layout) override {
+        Score score = function_(layout);
+        score.step_time = Seconds();
+        score.money_per_million_tokens = 0.0;
+        return score;
+    }
+    void add_least_time(const Layout& layout, Score& score) override {
+        score.step_time = 0.9 * function_(layout).step_time;
+    }
+    void add_time(const Layout& layout, Score& score) override { score = function_(layout); }
+
+private:
+    Function function_;
+};
+PricerFactory made_up(MadeUpPricer::Function function) {
+    return [function] { return std::make_unique<MadeUpPricer>(function); };
 }
 
 class Recorder final : public ProgressSink {
@@ -52,10 +80,11 @@ public:
 TEST(Search, RanksByTheObjectiveAndFitsBeforeBorderline) {
     const Bench bench;
     SearchOptions options;
-    options.top = 2000;
-    const PlanSet found = search(bench.space, simple_score, options);
+    options.top = 5000;
+    options.fold = false;
+    const PlanSet found = search(bench.space, made_up(simple_score), options);
     ASSERT_EQ(static_cast<std::int64_t>(found.plans.size()),
-              std::min<std::int64_t>(2000, found.counts.fits + found.counts.borderline));
+              found.counts.fits + found.counts.borderline - found.counts.cut_by_dominance);
     bool borderline_seen = false;
     for (std::size_t i = 0; i < found.plans.size(); ++i) {
         const bool borderline = found.plans[i].score.verdict == Verdict::borderline;
@@ -79,43 +108,100 @@ TEST(Search, KeepsTheTopOfTheWholeRanking) {
     const Bench bench;
     SearchOptions options;
     options.top = 5000;
-    const PlanSet all = search(bench.space, simple_score, options);
+    options.fold = false;
+    const PlanSet all = search(bench.space, made_up(simple_score), options);
     options.top = 7;
-    const PlanSet few = search(bench.space, simple_score, options);
+    const PlanSet few = search(bench.space, made_up(simple_score), options);
     ASSERT_EQ(few.plans.size(), 7U);
     EXPECT_TRUE(std::equal(few.plans.begin(), few.plans.end(), all.plans.begin()));
-    EXPECT_EQ(few.counts, all.counts);
+    EXPECT_EQ(few.front, all.front);
+    EXPECT_LT(few.counts.scored, all.counts.scored);
+    EXPECT_EQ(few.counts.fits, all.counts.fits);
 }
 
-TEST(Search, AccountsForEveryLayoutWithoutScoringWhatCannotFit) {
+TEST(Search, PutsEveryLegalLayoutInOneBox) {
     const Bench bench;
-    std::int64_t calls = 0;
-    const PlanSet found =
-        search(bench.space,
-               [&](const Layout& layout) {
-                   ++calls;
-                   EXPECT_LE(layout.micro_batch, 8U); // 8 is the first that does not fit
-                   return simple_score(layout);
-               },
-               {});
-    EXPECT_EQ(found.counts.scored, calls);
-    EXPECT_LT(found.counts.scored, found.counts.legal);
-    EXPECT_EQ(found.counts.fits + found.counts.borderline + found.counts.does_not_fit,
-              found.counts.legal);
+    SearchOptions options;
+    options.top = 1;
+    const PlanSet found = search(bench.space, made_up(simple_score), options);
+    const SearchCounts& c = found.counts;
+    EXPECT_EQ(c.scored + c.cut_by_memory + c.cut_by_time + c.cut_by_dominance, c.legal);
+    EXPECT_EQ(c.fits + c.borderline + c.does_not_fit, c.legal);
+    EXPECT_GT(c.scored, 0);
+    EXPECT_GT(c.cut_by_memory, 0);
+    EXPECT_GT(c.cut_by_time, 0);
+    EXPECT_GT(c.cut_by_dominance, 0);
     const std::int64_t refused =
-        std::accumulate(found.counts.refused.begin(), found.counts.refused.end(), std::int64_t{0},
+        std::accumulate(c.refused.begin(), c.refused.end(), std::int64_t{0},
                         [](std::int64_t sum, const RefusedBy& by) { return sum + by.layouts; });
-    EXPECT_EQ(found.counts.candidates, found.counts.legal + refused);
+    EXPECT_EQ(c.candidates, c.legal + refused);
     ASSERT_EQ(found.reasons.size(), 1U);
-    EXPECT_EQ(found.reasons[0], (Reason{sim::TensorKind::activations, found.counts.does_not_fit}));
+    EXPECT_EQ(found.reasons[0], (Reason{sim::TensorKind::activations, c.does_not_fit}));
     EXPECT_TRUE(found.closest.empty());
     EXPECT_FALSE(found.stopped);
 }
 
+TEST(Search, GivesTheSameAnswerOnAnyNumberOfThreads) {
+    const auto evaluator = sim::Evaluator::make(
+        scenario(mixtral_8x7b(), dgx_h100(8), job(4096, 256), megatron_core_stack()));
+    SearchOptions options;
+    const PlanSet one = plan(*evaluator, options);
+    EXPECT_FALSE(one.plans.empty());
+    for (const std::size_t threads : {2U, 7U}) {
+        options.threads = threads;
+        EXPECT_EQ(plan(*evaluator, options), one) << threads;
+    }
+}
+
+TEST(Search, FoldsPlansThatDifferInChunksOrRecomputationOnly) {
+    const auto of = [](std::uint16_t chunks, std::uint32_t recompute, double seconds, double peak) {
+        Plan plan;
+        plan.layout.pp = 4;
+        plan.layout.chunks = chunks;
+        plan.layout.schedule = sim::default_schedule(chunks);
+        plan.layout.recompute = recompute;
+        plan.score.step_time = Seconds(seconds);
+        plan.score.peak = Bytes(peak);
+        plan.score.usable = Bytes(40.0);
+        return plan;
+    };
+    std::vector<Plan> plans = {
+        of(4, 0, 1.000, 20.0), // the best
+        of(2, 0, 1.005, 20.0), // folded: slower, and no less memory
+        of(2, 1, 1.008, 10.0), // stays: less memory
+        of(1, 0, 1.050, 20.0), // stays: 5 % apart
+    };
+    EXPECT_EQ(fold(plans, sim::Objective::time), 1);
+    ASSERT_EQ(plans.size(), 3U);
+    EXPECT_EQ(plans[1].layout.recompute, 1U);
+    EXPECT_EQ(plans[2].layout.chunks, 1);
+}
+
+TEST(Search, FrontHoldsWhatNothingElseBeatsInTimeMemoryAndCost) {
+    const sim::LayoutTables tables;
+    Front front(tables);
+    const auto offer = [&](std::uint32_t micro_batch, double seconds, double peak) {
+        Layout layout;
+        layout.micro_batch = micro_batch;
+        Score score;
+        score.step_time = Seconds(seconds);
+        score.peak = Bytes(peak);
+        front.offer(layout, score);
+    };
+    offer(1, 2.0, 10.0);
+    offer(2, 1.0, 20.0);
+    offer(3, 2.0, 20.0); // beaten by both
+    offer(4, 1.5, 9.0);  // beats the first
+    offer(5, 1.0, 20.0); // equal to the second, later by text
+    const std::vector<Plan> plans = front.plans();
+    ASSERT_EQ(plans.size(), 2U);
+    EXPECT_EQ(plans[0].layout.micro_batch, 2U);
+    EXPECT_EQ(plans[1].layout.micro_batch, 4U);
+}
+
 TEST(Search, SaysWhatIsMissingWhenNothingFits) {
     const Bench bench;
-    const PlanSet found = search(bench.space,
-                                 [](const Layout& layout) {
+    const PlanSet found = search(bench.space, made_up([](const Layout& layout) {
                                      Score score = simple_score(layout);
                                      score.peak = Bytes(100.0 - layout.tp);
                                      score.verdict = Verdict::does_not_fit;
@@ -123,7 +209,7 @@ TEST(Search, SaysWhatIsMissingWhenNothingFits) {
                                                           ? sim::TensorKind::optimizer_states
                                                           : sim::TensorKind::logits;
                                      return score;
-                                 },
+                                 }),
                                  {});
     EXPECT_TRUE(found.plans.empty());
     EXPECT_EQ(found.counts.does_not_fit, found.counts.legal);
@@ -155,7 +241,7 @@ TEST(Search, ReportsProgressUpToTheEnd) {
     Recorder recorder;
     SearchOptions options;
     options.progress = &recorder;
-    search(bench.space, simple_score, options);
+    search(bench.space, made_up(simple_score), options);
     ASSERT_FALSE(recorder.fractions.empty());
     EXPECT_TRUE(std::is_sorted(recorder.fractions.begin(), recorder.fractions.end()));
     EXPECT_EQ(recorder.fractions.back(), 1.0);
@@ -164,22 +250,24 @@ TEST(Search, ReportsProgressUpToTheEnd) {
 
 TEST(Search, GivesWhatItHasWhenStopped) {
     const Bench bench;
-    std::stop_source source;
-    std::int64_t calls = 0;
-    SearchOptions options;
-    options.stop = source.get_token();
-    const PlanSet found = search(
-        bench.space,
-        [&](const Layout& layout) {
-            if (++calls == 50) {
-                source.request_stop();
-            }
-            return simple_score(layout);
-        },
-        options);
-    EXPECT_TRUE(found.stopped);
-    EXPECT_EQ(found.counts.scored, 50);
-    EXPECT_FALSE(found.plans.empty());
+    for (const std::size_t threads : {1U, 3U}) {
+        std::stop_source source;
+        std::atomic<int> calls = 0;
+        SearchOptions options;
+        options.threads = threads;
+        options.stop = source.get_token();
+        const PlanSet found = search(bench.space, made_up([&](const Layout& layout) {
+                                         if (++calls == 300) {
+                                             source.request_stop();
+                                         }
+                                         return simple_score(layout);
+                                     }),
+                                     options);
+        EXPECT_TRUE(found.stopped);
+        EXPECT_LT(found.counts.fits + found.counts.borderline + found.counts.does_not_fit,
+                  found.counts.legal);
+        EXPECT_FALSE(found.plans.empty());
+    }
 }
 
 } // namespace

@@ -62,6 +62,25 @@ TEST(Space, AccountsForEveryCandidate) {
     EXPECT_GT(refused(seen.counts), 0);
 }
 
+/// The closed form against every rule on every candidate.
+TEST(Space, CountsInClosedFormWhatTheRulesSayOfEachLayout) {
+    for (const sim::Scenario& given :
+         {scenario(mixtral_8x7b(), dgx_h100(2), job(4096, 96)),
+          scenario(llama_3_8b(), dgx_h100(2), job(8192, 128), megatron_core_stack()),
+          scenario(small_model(6, 4, 2), dgx_h100(1), job(1024, 24), fsdp2_stack())}) {
+        const auto resolved = sim::resolve(given);
+        const sim::LayoutTables tables;
+        const Space space(given, resolved->values, tables);
+        const SpaceCounts counts = space.count();
+        EXPECT_EQ(counts.candidates, counts.legal + refused(counts));
+        const Walk seen = walk(given, tables);
+        EXPECT_EQ(counts.legal, static_cast<std::int64_t>(seen.layouts.size()));
+        for (const Layout& layout : seen.layouts) {
+            ASSERT_TRUE(sim::is_legal(given, resolved->values, layout, tables));
+        }
+    }
+}
+
 /// Every combination of small values of every field the space varies, filtered by the rules.
 std::set<std::string> by_brute_force(const sim::Scenario& given, const sim::Resolved& resolved) {
     const sim::LayoutTables tables;
