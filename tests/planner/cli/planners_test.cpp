@@ -85,7 +85,7 @@ TEST(PlanVerb, RanksLayoutsWithReasonsAndCounts) {
     ASSERT_EQ(answer.code, 0) << answer.err;
     EXPECT_NE(answer.out.find("Ranked"), std::string::npos);
     EXPECT_NE(answer.out.find("fastest"), std::string::npos) << answer.out;
-    EXPECT_NE(answer.out.find(" legal, "), std::string::npos);
+    EXPECT_NE(answer.out.find(" legal; "), std::string::npos);
     EXPECT_NE(answer.out.find(" do not fit"), std::string::npos);
 }
 
