@@ -6,28 +6,25 @@ namespace shardplan::sim {
 
 namespace {
 
-void raise(UnitPeak& peak, double bytes, const BytesByKind& parts, std::size_t op) {
-    if (bytes > peak.bytes) {
-        peak.bytes = bytes;
-        peak.parts = parts;
-        peak.op = static_cast<std::int32_t>(op);
-    }
-}
-
 const UnitPeak& higher(const UnitPeak& a, const UnitPeak& b) {
     return b.bytes > a.bytes ? b : a;
 }
 
 /// Bytes an operator keeps at a certain time.
-double kept_bytes(const Op& op, Held when, BytesByKind& parts) {
+double kept_bytes(const Op& op, Held when) {
     double sum = 0.0;
+    for (const StoredTensor& tensor : op.stored) {
+        sum += is_held(tensor, when) ? tensor.bytes : 0.0;
+    }
+    return sum;
+}
+
+void add_kept(const Op& op, Held when, BytesByKind& parts) {
     for (const StoredTensor& tensor : op.stored) {
         if (is_held(tensor, when)) {
             parts[tensor.kind] += Bytes(tensor.bytes);
-            sum += tensor.bytes;
         }
     }
-    return sum;
 }
 
 /// How tensors of the operator that runs, and of those before it, are held.
@@ -36,35 +33,31 @@ struct Walk {
     Held before = Held::without_recomputation;
 };
 
-/// Forward walk: stored so far plus what the operator needs for itself.
-UnitPeak walk_forward(const OpList& ops, Walk walk) {
-    UnitPeak peak;
-    BytesByKind live;
-    double live_bytes = 0.0;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-        BytesByKind while_running = live;
-        const double running_bytes = live_bytes + kept_bytes(ops[i], walk.running, while_running);
-        while_running[TensorKind::temporaries] += Bytes(ops[i].transient_forward);
-        raise(peak, running_bytes + ops[i].transient_forward, while_running, i);
-        live_bytes += kept_bytes(ops[i], walk.before, live);
-    }
-    return peak;
-}
-
-/// Backward walk from the last operator: what is stored up to it, what it needs, and the gradient
-/// of the residual stream.
-UnitPeak walk_backward(const OpList& ops, Walk walk, double held) {
+/// Walks along the operators: what is stored up to each, and what it needs for itself
+/// (`transient`). The backward pass meets the same instants from the other end, with the gradient
+/// of the residual stream (`held`) beside them.
+UnitPeak walk_along(const OpList& ops, Walk walk, double Op::*transient, double held) {
     UnitPeak peak;
     peak.held = held;
-    BytesByKind live;
-    double live_bytes = 0.0;
+    double live = 0.0;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-        BytesByKind while_running = live;
-        const double bytes = live_bytes + kept_bytes(ops[i], walk.running, while_running) +
-                             ops[i].transient_backward + held;
-        while_running[TensorKind::temporaries] += Bytes(ops[i].transient_backward + held);
-        raise(peak, bytes, while_running, i);
-        live_bytes += kept_bytes(ops[i], walk.before, live);
+        const double before = kept_bytes(ops[i], walk.before);
+        const double running =
+            walk.running == walk.before ? before : kept_bytes(ops[i], walk.running);
+        const double bytes = live + running + ops[i].*transient + held;
+        if (bytes > peak.bytes) {
+            peak.bytes = bytes;
+            peak.op = static_cast<std::int32_t>(i);
+        }
+        live += before;
+    }
+    for (std::int32_t i = 0; i <= peak.op; ++i) {
+        add_kept(ops[static_cast<std::size_t>(i)], i == peak.op ? walk.running : walk.before,
+                 peak.parts);
+    }
+    if (peak.op >= 0) {
+        peak.parts[TensorKind::temporaries] +=
+            Bytes(ops[static_cast<std::size_t>(peak.op)].*transient + held);
     }
     return peak;
 }
@@ -90,22 +83,20 @@ UnitProfile profile_unit(const OpList& ops, Recompute recompute, const TensorRul
     out.input_bytes = input_bytes;
     const Held whole = selective ? Held::rebuilt : Held::without_recomputation;
     const Held between = selective ? Held::between_passes : Held::without_recomputation;
-    out.forward = walk_forward(ops, {whole, between});
-    out.backward = walk_backward(ops, {whole, rebuilds_unit ? whole : between}, held);
+    out.forward = walk_along(ops, {whole, between}, &Op::transient_forward, 0.0);
+    out.backward = walk_along(ops, {whole, rebuilds_unit ? whole : between},
+                              &Op::transient_backward, held);
     if (recompute == Recompute::full) {
         // The input is the only tensor that stays. The backward pass runs the forward again; the
         // output that gives is alive until the unit's backward pass ends.
-        UnitPeak again = walk_forward(ops, {});
-        again.held = held;
-        again.bytes += held;
-        again.parts[TensorKind::temporaries] += Bytes(held);
+        const UnitPeak again = walk_along(ops, {}, &Op::transient_forward, held);
         out.backward = higher(out.backward, again);
         out.backward.bytes += input_bytes;
         out.backward.parts[TensorKind::activations] += Bytes(input_bytes);
         out.stored[TensorKind::activations] = Bytes(input_bytes);
     } else {
         for (const Op& op : ops) {
-            kept_bytes(op, between, out.stored);
+            add_kept(op, between, out.stored);
         }
     }
     out.stored_bytes = out.stored.total().value();
