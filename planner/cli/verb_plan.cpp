@@ -11,6 +11,7 @@
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "planner/search/plan.hpp"
+#include "planner/search/remedies.hpp"
 #include "simulator/units/in_quotes.hpp"
 #include "simulator/units/nearest.hpp"
 #include "simulator/units/text.hpp"
@@ -158,8 +159,51 @@ void print_plainest(const Console& console, const sim::Evaluator& evaluator) {
     }
 }
 
+/// How many ways of trading time for memory there are, and the ends.
+void print_front(const Console& console, const PlanSet& set) {
+    if (set.front.size() < 2) {
+        return;
+    }
+    const auto gib = [](const Plan& plan) {
+        return (plan.score.usable - plan.score.peak).value() / 0x1p30;
+    };
+    const Plan& fast = set.front.front();
+    const Plan& small = *std::max_element(
+        set.front.begin(), set.front.end(),
+        [&](const Plan& a, const Plan& b) { return gib(a) < gib(b); });
+    console.out << fmt::format(
+        "{} layouts trade step time for memory, from {} with {:.1f} GiB to spare to {} with {:.1f} "
+        "GiB ({}); --json lists them\n",
+        set.front.size(), sim::to_text(fast.score.step_time), gib(fast),
+        sim::to_text(small.score.step_time), gib(small), small.text);
+}
+
+/// Single changes that make it fit, cheapest first.
+void print_remedies(const Console& console, const std::vector<Remedy>& found) {
+    if (found.empty()) {
+        console.out << "\nno single change that was tried makes it fit\n";
+        return;
+    }
+    print_heading(console.out, "Fits with one change", console.color);
+    Table table({{"change", Align::left},
+                 {"type", Align::left},
+                 {"best layout", Align::left},
+                 {"step", Align::right},
+                 {"GPU time per token", Align::right}});
+    for (const Remedy& remedy : found) {
+        table.add({{remedy.change, Style::strong},
+                   remedy.setting.starts_with("--layout ") ? "that layout" : remedy.setting,
+                   remedy.layout,
+                   sim::to_text(remedy.step_time),
+                   fmt::format("{:+.0f} %", 100.0 * remedy.price)});
+    }
+    table.print(console.out, console.color, 2);
+    console.out << "  compared with the closest layout above, as if it fitted\n";
+}
+
 /// What to say when nothing fits: which kinds of tensor are in the way, and how near it came.
-void print_no_plan(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set) {
+void print_no_plan(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
+                   const std::vector<Remedy>& remedies) {
     print_given(console, evaluator);
     console.out << '\n' << styled("no layout fits", Style::bad, console.color) << '\n';
     if (set.counts.legal == 0) {
@@ -188,6 +232,36 @@ void print_no_plan(const Console& console, const sim::Evaluator& evaluator, cons
         }
         table.print(console.out, console.color, 2);
     }
+    print_remedies(console, remedies);
+}
+
+void write_remedies(sim::JsonWriter& json, const std::vector<Remedy>& remedies) {
+    json.begin_array("fits_with_one_change");
+    for (const Remedy& remedy : remedies) {
+        json.begin_object()
+            .member("change", remedy.change)
+            .member("setting", remedy.setting)
+            .member("layout", remedy.layout)
+            .member("step_time_s", remedy.step_time.value())
+            .member("devices", remedy.devices)
+            .member("price_per_token", remedy.price)
+            .end_object();
+    }
+    json.end_array();
+}
+
+/// The layouts that nothing else beats in step time, memory to spare and cost at once.
+void write_front(sim::JsonWriter& json, const PlanSet& set) {
+    json.begin_array("front");
+    for (const Plan& plan : set.front) {
+        json.begin_object()
+            .member("layout", plan.text)
+            .member("step_time_s", plan.score.step_time.value())
+            .member("to_spare_bytes", (plan.score.usable - plan.score.peak).value())
+            .member("money_per_million_tokens", plan.score.money_per_million_tokens)
+            .end_object();
+    }
+    json.end_array();
 }
 
 void write_counts(sim::JsonWriter& json, const PlanSet& set) {
@@ -231,7 +305,7 @@ void write_counts(sim::JsonWriter& json, const PlanSet& set) {
 }
 
 void write_json(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
-                const std::vector<Ranked>& ranking) {
+                const std::vector<Ranked>& ranking, const std::vector<Remedy>& remedies) {
     sim::JsonWriter json;
     json.begin_object();
     write_scenario_summary(json, evaluator);
@@ -243,6 +317,8 @@ void write_json(const Console& console, const sim::Evaluator& evaluator, const P
     }
     json.end_array();
     write_counts(json, set);
+    write_front(json, set);
+    write_remedies(json, remedies);
     std::vector<sim::Warning> warnings;
     if (!ranking.empty()) {
         warnings = all_warnings(evaluator, ranking.front().plan->layout, ranking.front().estimate);
@@ -253,15 +329,16 @@ void write_json(const Console& console, const sim::Evaluator& evaluator, const P
 }
 
 void print_text(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
-                const std::vector<Ranked>& ranking) {
+                const std::vector<Ranked>& ranking, const std::vector<Remedy>& remedies) {
     if (ranking.empty()) {
-        print_no_plan(console, evaluator, set);
+        print_no_plan(console, evaluator, set, remedies);
     } else {
         const Ranked& best = ranking.front();
         print_first_screen(console, evaluator, {best.plan->text, best.estimate});
         print_ranking(console, ranking);
     }
     print_counts(console, set);
+    print_front(console, set);
     if (!ranking.empty()) {
         const Ranked& best = ranking.front();
         print_warnings(console.out, all_warnings(evaluator, best.plan->layout, best.estimate),
@@ -317,6 +394,10 @@ int run_plan(const PlanOptions& options, const Console& console) {
         set = plan(*evaluator, search);
     }
     const auto ranking = rank(set, *evaluator, search.objective);
+    std::vector<Remedy> ways_out;
+    if (ranking.empty() && set.counts.legal > 0) {
+        ways_out = remedies(*evaluator, set, search);
+    }
     if (!options.output.empty() && !ranking.empty()) {
         const auto status = write_plan(options.output, document_of(*evaluator, ranking), console);
         if (!status) {
@@ -326,9 +407,9 @@ int run_plan(const PlanOptions& options, const Console& console) {
     // "-o -" has already filled standard output, unless there was nothing to write.
     const bool taken = options.output == "-" && !ranking.empty();
     if (console.json && !taken) {
-        write_json(console, *evaluator, set, ranking);
+        write_json(console, *evaluator, set, ranking, ways_out);
     } else if (!taken) {
-        print_text(console, *evaluator, set, ranking);
+        print_text(console, *evaluator, set, ranking, ways_out);
     }
     return ranking.empty() ? console.no() : exit_code::yes;
 }

@@ -29,8 +29,11 @@ private:
 
 PlanSet plan(const sim::Evaluator& evaluator, const SearchOptions& options) {
     const Space space(evaluator.scenario(), evaluator.resolved(), evaluator.tables());
-    return search(
-        space, [&] { return std::make_unique<EvaluatorPricer>(evaluator); }, options);
+    return search(space, pricers_of(evaluator), options);
+}
+
+PricerFactory pricers_of(const sim::Evaluator& evaluator) {
+    return [&evaluator] { return std::make_unique<EvaluatorPricer>(evaluator); };
 }
 
 } // namespace shardplan::plan

@@ -10,4 +10,7 @@ namespace shardplan::plan {
 /// evaluator's tables.
 PlanSet plan(const sim::Evaluator& evaluator, const SearchOptions& options);
 
+/// Pricers of a search, each with caches of its own. Keeps a reference to the evaluator.
+PricerFactory pricers_of(const sim::Evaluator& evaluator);
+
 } // namespace shardplan::plan

@@ -1,0 +1,93 @@
+#include "planner/search/remedies.hpp"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/builders.hpp"
+
+namespace shardplan::plan {
+namespace {
+
+using namespace shardplan::test;
+
+struct Case {
+    sim::Evaluator evaluator;
+    PlanSet found;
+    std::vector<Remedy> remedies;
+
+    explicit Case(sim::Scenario scenario)
+        : evaluator(*sim::Evaluator::make(std::move(scenario))),
+          found(plan(evaluator, {})),
+          remedies(plan::remedies(evaluator, found, {})) {}
+
+    [[nodiscard]] const Remedy* with(std::string_view setting) const {
+        const auto at = std::find_if(remedies.begin(), remedies.end(), [&](const Remedy& remedy) {
+            return remedy.setting.starts_with(setting);
+        });
+        return at == remedies.end() ? nullptr : &*at;
+    }
+};
+
+// 70 billion parameters in 16 bytes are 1.1 TB; a node has 0.64 TB.
+TEST(Remedies, OfStatesTooLargeForANodeAreNodesOptimizerOrAdapters) {
+    const Case big(scenario(llama_3_70b(), dgx_h100(1), job(4096, 32)));
+    ASSERT_EQ(big.found.counts.fits + big.found.counts.borderline, 0);
+    const Remedy* nodes = big.with("--gpus ");
+    ASSERT_NE(nodes, nullptr);
+    EXPECT_EQ(nodes->setting, "--gpus 16");
+    EXPECT_EQ(nodes->devices, 16);
+    EXPECT_NE(big.with("--method lora"), nullptr);
+    // shorter samples leave the states as they are
+    EXPECT_EQ(big.with("--sequence"), nullptr);
+    for (const Remedy& remedy : big.remedies) {
+        EXPECT_GT(remedy.step_time.value(), 0.0) << remedy.change;
+        EXPECT_FALSE(remedy.layout.empty()) << remedy.change;
+    }
+    EXPECT_TRUE(std::is_sorted(big.remedies.begin(), big.remedies.end(),
+                               [](const Remedy& a, const Remedy& b) { return a.price < b.price; }));
+}
+
+TEST(Remedies, OfAConstraintIsLiftingItAndItsPriceIsWhatItCosts) {
+    sim::Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(16384, 32));
+    given.stack.capabilities.tensor_parallel = false;
+    given.stack.capabilities.pipeline_parallel = false;
+    given.stack.capabilities.cp_kinds.clear();
+    given.job.constraints.recompute = sim::RecomputePolicy::forbid;
+    const Case strict(given);
+    ASSERT_EQ(strict.found.counts.fits + strict.found.counts.borderline, 0);
+    const Remedy* recompute = strict.with("--set job.constraints.recompute=any");
+    ASSERT_NE(recompute, nullptr);
+    EXPECT_GT(recompute->price, 0.0);
+    EXPECT_LT(recompute->price, 0.6);
+    const Remedy* shorter = strict.with("--sequence ");
+    ASSERT_NE(shorter, nullptr);
+    EXPECT_LT(shorter->price, 0.0); // shorter attention, fewer seconds for a token
+}
+
+TEST(Remedies, OffloadsNoMoreThanItMust) {
+    sim::Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(4096, 32));
+    given.job.constraints.tp = {1};
+    given.job.constraints.pp = {1};
+    given.job.constraints.cp = {1};
+    given.stack.capabilities.shards = {sim::Shard::none};
+    for (sim::NodeGroup& group : given.cluster.node_groups) {
+        group.node.host.memory = sim::Bytes(2e12);
+    }
+    const Case plain(given);
+    ASSERT_EQ(plain.found.counts.fits + plain.found.counts.borderline, 0);
+    const Remedy* offload = plain.with("--layout ");
+    ASSERT_NE(offload, nullptr);
+    sim::LayoutTables tables;
+    const auto parsed = sim::parse_layout(offload->layout, "test", tables);
+    ASSERT_TRUE(parsed);
+    sim::Layout layout = parsed->layout;
+    sim::Workspace workspace;
+    EXPECT_LT(layout.offload_optimizer, 1000);
+    EXPECT_EQ(plain.evaluator.score(layout, workspace).verdict, sim::Verdict::fits);
+    layout.offload_optimizer -= 1;
+    EXPECT_NE(plain.evaluator.score(layout, workspace).verdict, sim::Verdict::fits);
+}
+
+} // namespace
+} // namespace shardplan::plan
