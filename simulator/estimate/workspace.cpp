@@ -63,24 +63,44 @@ void set_paths(const PreparedScenario& prepared, const Layout& layout, Workspace
 
 UnitsKey units_key(const Layout& l, const std::array<std::uint32_t, 4>& paths) {
     const ShardingKey s = sharding_of(l);
-    const std::uint32_t flags = (s.sp ? 1U : 0U) | (s.sharded_parameters ? 2U : 0U) |
-                                static_cast<std::uint32_t>(s.cp_kind) << 2U;
+    // operators are the same whether parameters are sharded or not
+    const std::uint32_t flags =
+        (s.sp ? 1U : 0U) | static_cast<std::uint32_t>(s.cp_kind) << 1U;
     return {{l.micro_batch, std::uint32_t{l.tp} << 16U | l.cp,
              std::uint32_t{l.ep} << 16U | static_cast<std::uint32_t>(s.etp), flags, paths[0],
              paths[1], paths[2], paths[3]}};
 }
 
-/// Times of block kinds, embedding and head. The same operators go to the memory estimate.
+/// Times of block kinds, embedding and head. The operators that are built for them go to the memory
+/// estimate too.
 std::vector<UnitTime> unit_times(const PreparedScenario& prepared, const LayoutTables& tables,
-                                 const Layout& layout, Workspace::Impl& cache) {
-    const auto kinds = static_cast<std::int64_t>(prepared.scenario.model.block_kinds.size());
+                                 const Layout& layout, const UnitsKey& key,
+                                 Workspace::Impl& cache) {
+    const std::vector<BlockKind>& kinds = prepared.scenario.model.block_kinds;
     const StepContext& step = prepared.step;
-    std::vector<OpList> ops;
+    const auto has_experts = [](const BlockKind& kind) { return kind.ffn.kind == FfnKind::moe; };
+    const bool any_experts = std::any_of(kinds.begin(), kinds.end(), has_experts);
+    std::vector<OpList> ops(kinds.size() + 2);
     std::vector<UnitTime> out;
-    for (std::int64_t unit = 0; unit < kinds + 2; ++unit) {
-        ops.push_back(unit_ops(step, layout, unit));
-        out.push_back(unit_time(ops.back(), step.rates, step.overlap, cache.parts.paths,
-                                layout.cp_kind, unit < kinds));
+    out.reserve(ops.size());
+    for (std::size_t unit = 0; unit < ops.size(); ++unit) {
+        const auto price = [&] {
+            ops[unit] = unit_ops(step, layout, static_cast<std::int64_t>(unit));
+            return unit_time(ops[unit], step.rates, step.overlap, cache.parts.paths,
+                             layout.cp_kind, unit < kinds.size());
+        };
+        if (!any_experts || (unit < kinds.size() && has_experts(kinds[unit]))) {
+            out.push_back(price());
+            continue;
+        }
+        const PlainUnitKey plain{{key.fields[0], key.fields[1], key.fields[3],
+                                  cache.path_numbers[0], cache.path_numbers[1],
+                                  static_cast<std::uint32_t>(unit)}};
+        auto it = cache.plain_units.find(plain);
+        if (it == cache.plain_units.end()) {
+            it = cache.plain_units.emplace(plain, price()).first;
+        }
+        out.push_back(it->second);
     }
     take_operators({prepared.scenario, prepared.resolved, tables}, layout, ops, cache.memory);
     return out;
@@ -101,8 +121,11 @@ const LayoutParts& cached_parts(const PreparedScenario& prepared, const LayoutTa
     const UnitsKey units = units_key(layout, cache.path_numbers);
     auto it = cache.units.find(units);
     if (it == cache.units.end()) {
-        if (cache.units.size() >= most_entries) cache.units.clear();
-        it = cache.units.emplace(units, unit_times(prepared, tables, layout, cache)).first;
+        if (cache.units.size() >= most_entries) {
+            cache.units.clear();
+            cache.plain_units.clear();
+        }
+        it = cache.units.emplace(units, unit_times(prepared, tables, layout, units, cache)).first;
     }
     cache.lender = &it->second;
     std::swap(parts.units, *cache.lender);

@@ -39,6 +39,8 @@ using PlacementKey = Projection<7>;
 PlacementKey placement_key(const Layout& layout);
 /// What the times of units read: the sharding, and which paths its groups take (by number).
 using UnitsKey = Projection<8>;
+/// The same for one unit without experts: how experts are split does not concern it.
+using PlainUnitKey = Projection<6>;
 
 /// Where the ranks of a layout sit and what each stage runs.
 struct PlacedLayout {
@@ -60,6 +62,7 @@ struct Workspace::Impl {
     std::array<std::uint32_t, 4> path_numbers{}; ///< of tp, cp, ep, etp
     std::vector<GroupPath> known_paths;          ///< by number
     std::unordered_map<UnitsKey, std::vector<UnitTime>, ProjectionHash> units;
+    std::unordered_map<PlainUnitKey, UnitTime, ProjectionHash> plain_units;
     std::unordered_map<PlacementKey, PlacedLayout, ProjectionHash> placed;
     PlacementKey last_placed_key;
     const PlacedLayout* last_placed = nullptr;

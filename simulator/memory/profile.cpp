@@ -100,6 +100,9 @@ UnitProfile profile_unit(const OpList& ops, Recompute recompute, const TensorRul
         }
     }
     out.stored_bytes = out.stored.total().value();
+    for (const StoredTensor& tensor : ops.back().stored) {
+        out.logits += tensor.name == "logits" ? tensor.bytes : 0.0;
+    }
     return out;
 }
 

@@ -26,6 +26,7 @@ struct UnitProfile {
     UnitPeak backward;   ///< includes what it stored, and what it computes again
     double stored_bytes = 0.0; ///< of `stored`
     double input_bytes = 0.0;  ///< of the residual stream on this rank
+    double logits = 0.0;       ///< bytes that the loss of the head keeps
 };
 
 /// When a stored tensor is looked at.

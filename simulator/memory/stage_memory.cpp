@@ -1,7 +1,6 @@
 #include "simulator/memory/stage_memory.hpp"
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "simulator/compute/op_builder.hpp"
@@ -58,6 +57,8 @@ OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& shar
                      in.resolved, stack, sharding);
 }
 
+bool has_experts(const BlockKind& kind) { return kind.ffn.kind == FfnKind::moe; }
+
 /// Block kinds, then embedding and head.
 std::vector<std::int64_t> units_of(const ModelSpec& model) {
     std::vector<std::int64_t> out;
@@ -69,47 +70,76 @@ std::vector<std::int64_t> units_of(const ModelSpec& model) {
     return out;
 }
 
-/// `lists`: operators by unit.
-ShardedUnits build_units(const MemoryInputs& in, const ShardingKey& sharding,
-                         const std::vector<OpList>& lists, bool keep_ops) {
+/// What the units read of a sharding. Only checkpoints cut over tp ask whether parameters are
+/// sharded.
+ShardingKey units_sharding(const MemoryInputs& in, const Layout& layout) {
+    ShardingKey key = sharding_of(layout);
+    key.sharded_parameters =
+        key.sharded_parameters && in.scenario.stack.tensors.partitioned_checkpoints;
+    return key;
+}
+
+/// One unit under every kind of recomputation (only blocks are recomputed).
+std::vector<UnitProfile> build_profiles(const MemoryInputs& in, std::int64_t unit,
+                                        const ShardingKey& sharding, const OpList& ops,
+                                        bool keep_ops) {
     const TensorRules& rules = in.scenario.stack.tensors;
-    ShardedUnits out;
-    out.residual = residual_bytes(in, sharding);
-    out.scores = score_bytes(in, sharding);
+    const double residual = residual_bytes(in, sharding);
     // DeepSpeed can cut the kept inputs of recomputed blocks over the tensor-parallel group; runs
     // that split parameters too are known to do so.
     const bool cut = rules.partitioned_checkpoints && sharding.sharded_parameters && !sharding.sp;
-    const double kept = cut ? out.residual / sharding.tp : out.residual;
-    const std::vector<std::int64_t> units = units_of(in.scenario.model);
-    out.profiles.reserve(recompute_kinds * units.size());
-    for (std::size_t i = 0; i < units.size(); ++i) {
-        const std::int64_t unit = units[i];
-        const OpList& ops = lists[i];
-        const double held = unit == head_unit ? 0.0 : out.residual;
-        if (unit == head_unit) {
-            for (const StoredTensor& tensor : ops.back().stored) {
-                out.logits += tensor.name == "logits" ? tensor.bytes : 0.0;
-            }
-        }
-        for (std::size_t k = 0; k < recompute_kinds; ++k) {
-            // only blocks are recomputed
-            if (unit < 0 && k > 0) {
-                continue;
-            }
-            out.profiles.push_back(
-                profile_unit(ops, static_cast<Recompute>(k), rules, kept, held));
-            if (keep_ops) {
-                out.profiles.back().ops = ops;
-            }
+    const double kept = cut ? residual / sharding.tp : residual;
+    const double held = unit == head_unit ? 0.0 : residual;
+    std::vector<UnitProfile> out;
+    for (std::size_t k = 0; k < (unit < 0 ? 1 : recompute_kinds); ++k) {
+        out.push_back(profile_unit(ops, static_cast<Recompute>(k), rules, kept, held));
+        if (keep_ops) {
+            out.back().ops = ops;
         }
     }
     return out;
 }
 
-std::vector<OpList> operators_of(const MemoryInputs& in, const ShardingKey& sharding) {
-    std::vector<OpList> out;
-    for (const std::int64_t unit : units_of(in.scenario.model)) {
-        out.push_back(ops_of(in, unit, sharding));
+/// `lists`: operators by unit, or empty; an empty list is built if it is needed.
+ShardedUnits build_units(const MemoryInputs& in, const ShardingKey& sharding,
+                         const std::vector<OpList>& lists, MemoryCache::Impl& cache) {
+    const ModelSpec& model = in.scenario.model;
+    const std::vector<std::int64_t> units = units_of(model);
+    const bool any_experts =
+        std::any_of(model.block_kinds.begin(), model.block_kinds.end(), has_experts);
+    ShardedUnits out;
+    out.residual = residual_bytes(in, sharding);
+    out.scores = score_bytes(in, sharding);
+    const auto append = [&](const std::vector<UnitProfile>& profiles) {
+        for (const UnitProfile& profile : profiles) {
+            out.profiles.push_back(profile);
+            out.logits += profile.logits;
+            out.bytes.push_back(
+                {profile.stored_bytes, profile.forward.bytes, profile.backward.bytes});
+        }
+    };
+    for (std::size_t i = 0; i < units.size(); ++i) {
+        const std::int64_t unit = units[i];
+        const bool plain =
+            unit < 0 || !has_experts(model.block_kinds[static_cast<std::size_t>(unit)]);
+        const auto build = [&] {
+            const bool given = i < lists.size() && !lists[i].empty();
+            return given ? build_profiles(in, unit, sharding, lists[i], cache.keep_ops)
+                         : build_profiles(in, unit, sharding, ops_of(in, unit, sharding),
+                                          cache.keep_ops);
+        };
+        if (!plain || !any_experts) {
+            append(build());
+            continue;
+        }
+        UnitKey key{unit, sharding};
+        key.sharding.ep = 1;
+        key.sharding.etp = sharding.tp;
+        std::vector<UnitProfile>& known = cache.plain[key];
+        if (known.empty()) {
+            known = build();
+        }
+        append(known);
     }
     return out;
 }
@@ -118,9 +148,9 @@ const ShardedUnits& insert_units(const MemoryInputs& in, const ShardingKey& shar
                                  const std::vector<OpList>& lists, MemoryCache::Impl& cache) {
     if (cache.units.size() >= most_shardings) {
         cache.units.clear();
+        cache.plain.clear();
     }
-    return cache.units.emplace(sharding, build_units(in, sharding, lists, cache.keep_ops))
-        .first->second;
+    return cache.units.emplace(sharding, build_units(in, sharding, lists, cache)).first->second;
 }
 
 OutlineKey outline_key(const MemoryInputs& in, const Layout& layout) {
@@ -277,6 +307,10 @@ std::size_t ShardingHash::operator()(const ShardingKey& k) const {
                          static_cast<std::uint64_t>(k.sharded_parameters ? 1 : 0));
 }
 
+std::size_t UnitHash::operator()(const UnitKey& k) const {
+    return mix(ShardingHash()(k.sharding), static_cast<std::uint64_t>(k.unit + 2));
+}
+
 std::size_t OutlineHash::operator()(const OutlineKey& k) const {
     const std::size_t seed = mix(static_cast<std::uint64_t>(k.micro_batches),
                                  static_cast<std::uint64_t>(k.recomputed_layers));
@@ -291,17 +325,15 @@ std::size_t ParametersHash::operator()(const ParametersKey& k) const {
     return mix(seed, static_cast<std::uint64_t>(k.ep) << 32U | static_cast<std::uint64_t>(k.etp));
 }
 
-const UnitProfile& ShardedUnits::of(std::int64_t unit, Recompute recompute) const {
-    if (unit >= 0) {
-        return profiles[recompute_kinds * static_cast<std::size_t>(unit) +
-                        static_cast<std::size_t>(recompute)];
-    }
-    return profiles[profiles.size() - (unit == head_unit ? 1 : 2)];
+std::size_t ShardedUnits::index_of(std::int64_t unit, Recompute recompute) const {
+    return unit >= 0 ? recompute_kinds * static_cast<std::size_t>(unit) +
+                           static_cast<std::size_t>(recompute)
+                     : bytes.size() - (unit == head_unit ? 1 : 2);
 }
 
 void take_operators(const MemoryInputs& in, const Layout& layout, const std::vector<OpList>& ops,
                     MemoryCache& cache) {
-    const ShardingKey sharding = sharding_of(layout);
+    const ShardingKey sharding = units_sharding(in, layout);
     if (cache.impl().units.count(sharding) == 0) {
         insert_units(in, sharding, ops, cache.impl());
     }
@@ -311,11 +343,11 @@ LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
                            const Placement& placement, MemoryCache& cache) {
     MemoryCache::Impl& c = cache.impl();
     LayoutMemory out;
-    const ShardingKey sharding = sharding_of(layout);
+    const ShardingKey sharding = units_sharding(in, layout);
     const auto units = c.units.find(sharding);
     out.units = units != c.units.end()
                     ? &units->second
-                    : &insert_units(in, sharding, operators_of(in, sharding), c);
+                    : &insert_units(in, sharding, {}, c);
     const OutlineKey key = outline_key(in, layout);
     auto outline = c.outlines.find(key);
     if (outline == c.outlines.end()) {
@@ -337,6 +369,7 @@ LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
         c.states_key = states;
     }
     out.states = &c.states;
+    out.scratch = &c.scratch;
     out.recompute = in.tables.recompute(layout.recompute).kind;
     out.micro_batches = key.micro_batches;
     out.sp = sharding.sp;
@@ -348,14 +381,6 @@ LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
 }
 
 namespace {
-
-/// What one chunk holds per micro-batch, and its peaks beyond what was alive before.
-struct ChunkFigures {
-    double stored = 0.0;
-    double kept = 0.0;    ///< of `stored`: all units but the head
-    double largest = 0.0; ///< of one unit but the head
-    LivePeak forward, loss, backward;
-};
 
 void raise(LivePeak& peak, double bytes, std::size_t run, bool in_backward) {
     if (bytes > peak.bytes) {
@@ -369,19 +394,18 @@ ChunkFigures chunk_figures(const LayoutMemory& memory, const ChunkOutline& chunk
     ChunkFigures out;
     for (std::size_t i = 0; i < chunk.size(); ++i) {
         const UnitCount& run = chunk[i];
-        const UnitProfile& unit = memory.profile(run);
+        const UnitBytes& unit = memory.bytes(run);
         // The last of a row of equal units sees the most already stored.
-        const double before =
-            out.stored + static_cast<double>(run.count - 1) * unit.stored_bytes;
-        const double all = static_cast<double>(run.count) * unit.stored_bytes;
+        const double before = out.stored + static_cast<double>(run.count - 1) * unit.stored;
+        const double all = static_cast<double>(run.count) * unit.stored;
         if (run.unit == head_unit) {
-            raise(out.loss, before + unit.forward.bytes, i, false);
-            raise(out.loss, before + unit.backward.bytes, i, true);
+            raise(out.loss, before + unit.forward, i, false);
+            raise(out.loss, before + unit.backward, i, true);
         } else {
-            raise(out.forward, before + unit.forward.bytes, i, false);
-            raise(out.backward, before + unit.backward.bytes, i, true);
+            raise(out.forward, before + unit.forward, i, false);
+            raise(out.backward, before + unit.backward, i, true);
             out.kept += all;
-            out.largest = std::max(out.largest, unit.stored_bytes);
+            out.largest = std::max(out.largest, unit.stored);
         }
         out.stored += all;
     }
@@ -401,14 +425,8 @@ void consider(LivePeak& worst, const LivePeak& own, double others, const Instant
 StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, std::size_t stage) {
     const TensorRules& rules = in.scenario.stack.tensors;
     const StageOutline& outline = memory.stage(stage);
-    constexpr std::size_t few = 4;
-    std::array<ChunkFigures, few> here;
-    std::vector<ChunkFigures> many;
-    ChunkFigures* groups = here.data();
-    if (outline.groups.size() > few) {
-        many.resize(outline.groups.size());
-        groups = many.data();
-    }
+    std::vector<ChunkFigures>& groups = *memory.scratch;
+    groups.resize(outline.groups.size());
     StageFigures out;
     double largest = 0.0;
     for (std::size_t g = 0; g < outline.groups.size(); ++g) {

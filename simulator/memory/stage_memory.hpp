@@ -18,14 +18,22 @@ struct ShardingHash {
     std::size_t operator()(const ShardingKey& key) const;
 };
 
+/// The figures of a UnitProfile that every layout reads, close together.
+struct UnitBytes {
+    double stored = 0.0;
+    double forward = 0.0;  ///< peak
+    double backward = 0.0; ///< peak
+};
+
 /// Every unit of the model under one sharding and each kind of recomputation.
 struct ShardedUnits {
     std::vector<UnitProfile> profiles;
+    std::vector<UnitBytes> bytes; ///< of the same
     double residual = 0.0; ///< bytes of the residual stream
     double scores = 0.0;   ///< of one block, where they are written to memory
     double logits = 0.0;   ///< that the loss keeps
 
-    [[nodiscard]] const UnitProfile& of(std::int64_t unit, Recompute recompute) const;
+    [[nodiscard]] std::size_t index_of(std::int64_t unit, Recompute recompute) const;
 };
 
 /// The projection that an outline reads.
@@ -89,8 +97,38 @@ struct StateFigures {
 /// Distinct shapes (n, k) of the products of one unit that have weight gradients.
 using ProductShapes = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
+/// Where the live set of a stage peaks in one phase.
+struct LivePeak {
+    double bytes = 0.0;
+    const Instant* at = nullptr; ///< none where the stage has no such phase
+    std::size_t run = 0;         ///< units of the chunk that are running
+    bool in_backward = false;
+};
+
+/// What one chunk holds per micro-batch, and its peaks beyond what was alive before.
+struct ChunkFigures {
+    double stored = 0.0;
+    double kept = 0.0;    ///< of `stored`: all units but the head
+    double largest = 0.0; ///< of one unit but the head
+    LivePeak forward, loss, backward;
+};
+
+/// One unit under one sharding.
+struct UnitKey {
+    std::int64_t unit = 0;
+    ShardingKey sharding;
+
+    friend bool operator==(const UnitKey&, const UnitKey&) = default;
+};
+struct UnitHash {
+    std::size_t operator()(const UnitKey& key) const;
+};
+
 struct MemoryCache::Impl {
     std::unordered_map<ShardingKey, ShardedUnits, ShardingHash> units;
+    /// Profiles of units without experts, for models that have some: how experts are split does not
+    /// concern them.
+    std::unordered_map<UnitKey, std::vector<UnitProfile>, UnitHash> plain;
     std::unordered_map<OutlineKey, PipelineOutline, OutlineHash> outlines;
     std::unordered_map<ParametersKey, std::vector<StageParameters>, ParametersHash> parameters;
     /// By unit: block kinds, embedding, head. Keyed without the outline.
@@ -99,15 +137,8 @@ struct MemoryCache::Impl {
     StatesKey states_key;
     std::vector<StateFigures> states; ///< by structure
     std::vector<bool> large_workspaces; ///< by node group
+    std::vector<ChunkFigures> scratch;  ///< by group of chunks
     bool keep_ops = false;              ///< explain reads the operators of units
-};
-
-/// Where the live set of a stage peaks in one phase.
-struct LivePeak {
-    double bytes = 0.0;
-    const Instant* at = nullptr; ///< none where the stage has no such phase
-    std::size_t run = 0;         ///< units of the chunk that are running
-    bool in_backward = false;
 };
 
 /// Bytes on a rank of one stage besides its states.
@@ -126,6 +157,7 @@ struct LayoutMemory {
     const PipelineOutline* outline = nullptr;
     const ShardedUnits* units = nullptr;
     const std::vector<StateFigures>* states = nullptr;
+    std::vector<ChunkFigures>* scratch = nullptr;
     Recompute recompute = Recompute::none;
     std::int64_t micro_batches = 1; ///< representative
     double gathered_residual = 0.0; ///< bytes of the residual stream before sp splits it
@@ -139,7 +171,13 @@ struct LayoutMemory {
         return (*states)[outline->stages[index].structure];
     }
     [[nodiscard]] const UnitProfile& profile(const UnitCount& run) const {
-        return units->of(run.unit, run.planned ? recompute : Recompute::none);
+        return units->profiles[index_of(run)];
+    }
+    [[nodiscard]] const UnitBytes& bytes(const UnitCount& run) const {
+        return units->bytes[index_of(run)];
+    }
+    [[nodiscard]] std::size_t index_of(const UnitCount& run) const {
+        return units->index_of(run.unit, run.planned ? recompute : Recompute::none);
     }
 };
 
