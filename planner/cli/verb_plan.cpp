@@ -168,9 +168,9 @@ void print_front(const Console& console, const PlanSet& set) {
         return (plan.score.usable - plan.score.peak).value() / 0x1p30;
     };
     const Plan& fast = set.front.front();
-    const Plan& small = *std::max_element(
-        set.front.begin(), set.front.end(),
-        [&](const Plan& a, const Plan& b) { return gib(a) < gib(b); });
+    const Plan& small =
+        *std::max_element(set.front.begin(), set.front.end(),
+                          [&](const Plan& a, const Plan& b) { return gib(a) < gib(b); });
     console.out << fmt::format(
         "{} layouts trade step time for memory, from {} with {:.1f} GiB to spare to {} with {:.1f} "
         "GiB ({}); --json lists them\n",

@@ -24,8 +24,7 @@ double tokens_per_step(const Evaluator& evaluator) {
 
 double device_seconds_per_token(const Evaluator& evaluator, const Layout& layout,
                                 sim::Seconds step) {
-    return step.value() * static_cast<double>(sim::rank_count(layout)) /
-           tokens_per_step(evaluator);
+    return step.value() * static_cast<double>(sim::rank_count(layout)) / tokens_per_step(evaluator);
 }
 
 /// The same layouts with a share of the optimizer states in host memory.
@@ -68,8 +67,8 @@ public:
         if (!found.closest.empty()) {
             const Layout& layout = found.closest.front().plan.layout;
             sim::Workspace workspace;
-            reference_ = device_seconds_per_token(
-                evaluator, layout, evaluator.score(layout, workspace).step_time);
+            reference_ = device_seconds_per_token(evaluator, layout,
+                                                  evaluator.score(layout, workspace).step_time);
         }
     }
 
@@ -103,7 +102,8 @@ public:
 private:
     void add(std::string text, std::string setting, const Evaluator& under, const Layout& layout,
              std::string layout_text, sim::Seconds step) {
-        Remedy remedy{std::move(text), std::move(setting), std::move(layout_text), step,
+        Remedy remedy{std::move(text),         std::move(setting),
+                      std::move(layout_text),  step,
                       sim::rank_count(layout), 0.0};
         if (reference_ > 0.0) {
             remedy.price = device_seconds_per_token(under, layout, step) / reference_ - 1.0;
@@ -133,7 +133,8 @@ private:
     std::vector<Remedy> out_;
 };
 
-/// The best layout with all optimizer states moved, then the smallest share of them that still fits.
+/// The best layout with all optimizer states moved, then the smallest share of them that still
+/// fits.
 void Doctor::offload() {
     constexpr auto all = static_cast<std::uint16_t>(sim::offload_scale);
     const auto& tiers = evaluator_.scenario().stack.capabilities.offload_tiers;
@@ -163,8 +164,7 @@ void Doctor::offload() {
         (fits(moved(middle)) ? enough : too_little) = middle;
     }
     const Layout layout = moved(enough);
-    if (!sim::is_legal(evaluator_.scenario(), evaluator_.resolved(), layout,
-                       evaluator_.tables()) ||
+    if (!sim::is_legal(evaluator_.scenario(), evaluator_.resolved(), layout, evaluator_.tables()) ||
         !host_holds(layout)) {
         return;
     }
@@ -197,9 +197,8 @@ void shard_parameters(const Scenario& now, Doctor& doctor) {
     const auto& shards = now.stack.capabilities.shards;
     if (std::find(shards.begin(), shards.end(), sim::Shard::all) == shards.end()) {
         doctor.attempt(fmt::format("zero3, in a stack that has it ({} does not)", now.stack.name),
-                       "", [](Scenario& s) {
-                           s.stack.capabilities.shards.push_back(sim::Shard::all);
-                       });
+                       "",
+                       [](Scenario& s) { s.stack.capabilities.shards.push_back(sim::Shard::all); });
     }
 }
 
@@ -214,20 +213,19 @@ void add_nodes(const Scenario& now, Doctor& doctor) {
             nodes += count;
             devices += count * group.node.devices;
         }
-        return doctor.attempt(fmt::format("{} devices in {} node{}", devices, nodes,
-                                          nodes == 1 ? "" : "s"),
-                              fmt::format("--gpus {}", devices), [&](Scenario& s) {
-                                  for (sim::NodeGroup& group : s.cluster.node_groups) {
-                                      group.count = group.count * times / over;
-                                  }
-                              });
+        return doctor.attempt(
+            fmt::format("{} devices in {} node{}", devices, nodes, nodes == 1 ? "" : "s"),
+            fmt::format("--gpus {}", devices), [&](Scenario& s) {
+                for (sim::NodeGroup& group : s.cluster.node_groups) {
+                    group.count = group.count * times / over;
+                }
+            });
     };
     for (std::int64_t times = 2; times <= most; times *= 2) {
-        const bool whole = times > 2 || std::all_of(now.cluster.node_groups.begin(),
-                                                    now.cluster.node_groups.end(),
-                                                    [](const sim::NodeGroup& group) {
-                                                        return group.count % 2 == 0;
-                                                    });
+        const bool whole =
+            times > 2 ||
+            std::all_of(now.cluster.node_groups.begin(), now.cluster.node_groups.end(),
+                        [](const sim::NodeGroup& group) { return group.count % 2 == 0; });
         // three quarters of it, where that is whole nodes
         if ((whole && with(3 * times, 4)) || with(times, 1)) {
             return;
@@ -266,15 +264,13 @@ std::vector<Remedy> remedies(const Evaluator& evaluator, const PlanSet& found,
     shorten_sequence(evaluator, doctor);
     if (now.job.optimizer.kind == sim::OptimizerKind::adamw &&
         now.job.method.kind == sim::MethodKind::full) {
-        doctor.attempt("an 8-bit optimizer", "--optimizer adamw_8bit", [](Scenario& s) {
-            s.job.optimizer.kind = sim::OptimizerKind::adamw_8bit;
-        });
+        doctor.attempt("an 8-bit optimizer", "--optimizer adamw_8bit",
+                       [](Scenario& s) { s.job.optimizer.kind = sim::OptimizerKind::adamw_8bit; });
     }
     if (now.stack.capabilities.adapters && now.job.method.kind == sim::MethodKind::full) {
-        const bool plain = doctor.attempt("training adapters only (lora)", "--method lora",
-                                          [](Scenario& s) {
-                                              s.job.method.kind = sim::MethodKind::lora;
-                                          });
+        const bool plain =
+            doctor.attempt("training adapters only (lora)", "--method lora",
+                           [](Scenario& s) { s.job.method.kind = sim::MethodKind::lora; });
         if (!plain) {
             doctor.attempt("training adapters on 4-bit weights (qlora)", "--method qlora",
                            [](Scenario& s) { s.job.method.kind = sim::MethodKind::qlora; });

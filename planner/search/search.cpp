@@ -151,7 +151,8 @@ public:
         fits_ += fits;
         ++done_;
         const std::string message = fmt::format("{} layouts scored, {} fit", scored_, fits_);
-        sink_->report({static_cast<double>(done_) / static_cast<double>(cells_), "search", message});
+        sink_->report(
+            {static_cast<double>(done_) / static_cast<double>(cells_), "search", message});
     }
 
 private:

@@ -25,7 +25,8 @@ struct RefusedBy {
 
 /// Every candidate is in exactly one of refused, fits, borderline, does_not_fit, and every legal
 /// layout in one of scored, cut_by_memory, cut_by_time, cut_by_dominance (unless the search was
-/// stopped). Candidates, refused and legal ones are counted in closed form, the others as they come.
+/// stopped). Candidates, refused and legal ones are counted in closed form, the others as they
+/// come.
 struct SearchCounts {
     std::int64_t candidates = 0;
     std::int64_t legal = 0;
@@ -55,7 +56,7 @@ struct Reason {
 
 /// A layout that does not fit, with what it lacks.
 struct NearMiss {
-    Plan plan; ///< its score has no step time
+    Plan plan;            ///< its score has no step time
     sim::Bytes shortfall; ///< peak less usable memory of the class that decides
 
     friend bool operator==(const NearMiss&, const NearMiss&) = default;
@@ -64,8 +65,8 @@ struct NearMiss {
 /// The answer of a search.
 struct PlanSet {
     std::vector<Plan> plans; ///< best first; those that fit stand before borderline ones
-    /// Plans left out of `plans`: like one above them but for chunks or recomputation, less than 1 %
-    /// apart, and with no more memory to spare.
+    /// Plans left out of `plans`: like one above them but for chunks or recomputation, less than 1
+    /// % apart, and with no more memory to spare.
     std::int64_t folded = 0;
     /// Not beaten in step time, memory to spare and cost at once, fastest first; of those that fit,
     /// else of borderline ones.

@@ -181,7 +181,7 @@ Space::Axes Space::axes_of(const Cell& cell) const {
 /// What is legal of each group of values, and how many each rule is the first to refuse.
 struct Space::Legal {
     static constexpr std::size_t none = ~std::size_t{0};
-    std::size_t cell_rule = none; ///< refuses everything
+    std::size_t cell_rule = none;                                 ///< refuses everything
     std::vector<std::pair<std::uint16_t, std::uint16_t>> experts; ///< ep, etp
     std::vector<Shard> shards;
     struct Passes {

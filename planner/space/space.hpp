@@ -44,7 +44,7 @@ struct Cell {
 
 /// Legal layouts of a cell that differ in the micro-batch only.
 struct Row {
-    sim::Layout layout; ///< with the smallest micro-batch
+    sim::Layout layout;                          ///< with the smallest micro-batch
     std::span<const std::int64_t> micro_batches; ///< smallest first; never empty
 };
 /// False: stop.
@@ -57,8 +57,8 @@ using RowVisitor = std::function<bool(const Row&)>;
 /// chunks. Cells are independent of one another, so that threads can share them out.
 ///
 /// Inside a cell the values fall into groups (ep with etp; sharding; chunks with micro-batch;
-/// recomputation) of which every legality rule reads one at most. So what is legal is a product, and
-/// is counted, by the rule that refuses the rest, without looking at single layouts.
+/// recomputation) of which every legality rule reads one at most. So what is legal is a product,
+/// and is counted, by the rule that refuses the rest, without looking at single layouts.
 class Space {
 public:
     /// Keeps references to all three.

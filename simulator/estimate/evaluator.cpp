@@ -140,8 +140,8 @@ double least_seconds(const LayoutParts& parts, const PlacedLayout& placed, const
         slowest = std::max(slowest, pass);
         sum += static_cast<double>(count) * pass;
     }
-    const double all = static_cast<double>(micro_batches) * slowest +
-                       least_share(layout) * (sum - slowest);
+    const double all =
+        static_cast<double>(micro_batches) * slowest + least_share(layout) * (sum - slowest);
     // The sums run in another order than those of the step.
     constexpr double rounding = 1e-9;
     return all * (1.0 - rounding);

@@ -64,8 +64,7 @@ void set_paths(const PreparedScenario& prepared, const Layout& layout, Workspace
 UnitsKey units_key(const Layout& l, const std::array<std::uint32_t, 4>& paths) {
     const ShardingKey s = sharding_of(l);
     // operators are the same whether parameters are sharded or not
-    const std::uint32_t flags =
-        (s.sp ? 1U : 0U) | static_cast<std::uint32_t>(s.cp_kind) << 1U;
+    const std::uint32_t flags = (s.sp ? 1U : 0U) | static_cast<std::uint32_t>(s.cp_kind) << 1U;
     return {{l.micro_batch, std::uint32_t{l.tp} << 16U | l.cp,
              std::uint32_t{l.ep} << 16U | static_cast<std::uint32_t>(s.etp), flags, paths[0],
              paths[1], paths[2], paths[3]}};
@@ -86,8 +85,8 @@ std::vector<UnitTime> unit_times(const PreparedScenario& prepared, const LayoutT
     for (std::size_t unit = 0; unit < ops.size(); ++unit) {
         const auto price = [&] {
             ops[unit] = unit_ops(step, layout, static_cast<std::int64_t>(unit));
-            return unit_time(ops[unit], step.rates, step.overlap, cache.parts.paths,
-                             layout.cp_kind, unit < kinds.size());
+            return unit_time(ops[unit], step.rates, step.overlap, cache.parts.paths, layout.cp_kind,
+                             unit < kinds.size());
         };
         if (!any_experts || (unit < kinds.size() && has_experts(kinds[unit]))) {
             out.push_back(price());

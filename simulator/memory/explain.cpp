@@ -128,17 +128,18 @@ Term explain_memory(const MemoryInputs& in, const Layout& layout, const Placemen
     evaluate_memory(in, layout, placement, cache, classes);
     const ClassMemory& c = classes[class_index];
     const LayoutMemory memory = layout_memory(in, layout, placement, cache);
-    std::vector<MemoryPart> parts = allocated_parts(
-        in, layout, memory, static_cast<std::size_t>(c.stage), c.peak_phase,
-        cache.impl().large_workspaces[static_cast<std::size_t>(c.node_group)]);
+    std::vector<MemoryPart> parts =
+        allocated_parts(in, layout, memory, static_cast<std::size_t>(c.stage), c.peak_phase,
+                        cache.impl().large_workspaces[static_cast<std::size_t>(c.node_group)]);
     const auto outside = {TensorKind::allocator_slack, TensorKind::communicators,
                           TensorKind::context};
     for (const TensorKind kind : outside) {
         parts.push_back({kind, std::string(name_of(kind)), c.at_peak[kind].value(),
                          "mem." + std::string(name_of(kind)), ""});
     }
-    TermRecorder recorder("memory", fmt::format("process memory of a rank of stage {}, in the {} phase",
-                                                c.stage, name_of(c.peak_phase)),
+    TermRecorder recorder("memory",
+                          fmt::format("process memory of a rank of stage {}, in the {} phase",
+                                      c.stage, name_of(c.peak_phase)),
                           Dimension::bytes);
     for (std::size_t k = 0; k < tensor_kind_count; ++k) {
         const auto kind = static_cast<TensorKind>(k);

@@ -22,10 +22,14 @@ bool has_large_workspaces(const Device& device) {
 
 const LivePeak* peak_of(const StageFigures& figures, Phase phase) {
     switch (phase) {
-    case Phase::forward: return &figures.forward;
-    case Phase::loss: return &figures.loss;
-    case Phase::backward: return &figures.backward;
-    default: return nullptr;
+        case Phase::forward:
+            return &figures.forward;
+        case Phase::loss:
+            return &figures.loss;
+        case Phase::backward:
+            return &figures.backward;
+        default:
+            return nullptr;
     }
 }
 
@@ -112,9 +116,8 @@ double offloaded_activations(const Layout& layout, const StageFigures& figures) 
 /// Stacks that allocate gradients one by one have none before the first backward pass.
 bool gradients_exist(const MemoryInputs& in, const LayoutMemory& memory, Phase phase) {
     const bool first_pass = phase == Phase::forward || phase == Phase::loss;
-    return phase != Phase::init &&
-           !(first_pass && in.scenario.stack.states.gradients_start_late &&
-             memory.micro_batches == 1);
+    return phase != Phase::init && !(first_pass && in.scenario.stack.states.gradients_start_late &&
+                                     memory.micro_batches == 1);
 }
 
 /// Of libraries, inside the allocator.
@@ -134,10 +137,14 @@ Workspaces workspaces(const MemoryInputs& in, const LayoutMemory& memory, bool l
 
 const StateFigures::Sum* gathered_in(const StateFigures& states, Phase phase) {
     switch (phase) {
-    case Phase::forward: return &states.gathered_forward;
-    case Phase::loss: return &states.gathered_loss;
-    case Phase::backward: return &states.gathered_backward;
-    default: return nullptr;
+        case Phase::forward:
+            return &states.gathered_forward;
+        case Phase::loss:
+            return &states.gathered_loss;
+        case Phase::backward:
+            return &states.gathered_backward;
+        default:
+            return nullptr;
     }
 }
 
@@ -173,8 +180,8 @@ WorkingSets working_sets(const MemoryInputs& in, const Layout& layout, const Lay
         if (phase == Phase::loss && peak->at == nullptr) {
             continue;
         }
-        double bytes = gradients_exist(in, memory, phase) ? states.persistent.bytes
-                                                          : states.early.bytes;
+        double bytes =
+            gradients_exist(in, memory, phase) ? states.persistent.bytes : states.early.bytes;
         if (peak != nullptr) {
             const double moving = passes + gathered_in(states, phase)->bytes + peak->bytes;
             double& working = phase == Phase::loss ? out.loss : out.block;
@@ -228,8 +235,8 @@ Bytes usable_of(const MemoryInputs& in, const Outside& outside, std::int64_t nod
 void set_host(const MemoryInputs& in, const Layout& layout, const StageParameters& p,
               const StageFigures& figures, ClassMemory& out) {
     const StackProfile& stack = in.scenario.stack;
-    const double moved = offloaded_bytes(in.resolved, stack, layout, p) +
-                         offloaded_activations(layout, figures);
+    const double moved =
+        offloaded_bytes(in.resolved, stack, layout, p) + offloaded_activations(layout, figures);
     const bool to_nvme = layout.offload_tier == OffloadTier::nvme;
     const HostStaging staging = host_staging(in.resolved, stack, layout, p);
     out.nvme = Bytes(to_nvme ? moved : 0.0);
@@ -309,8 +316,8 @@ TensorKind largest_kind(const BytesByKind& bytes) {
 }
 
 /// The low end of reserved memory with one micro-batch alive, less what does not grow with it: no
-/// larger micro-batch needs less. In the backward pass there are gradients, so allocated is at least
-/// states + `alone`, and reserved adds a share of what is beyond the states.
+/// larger micro-batch needs less. In the backward pass there are gradients, so allocated is at
+/// least states + `alone`, and reserved adds a share of what is beyond the states.
 double least_reserved(const StackMemory& memory, const StateFigures& states,
                       const StageFigures& figures) {
     const double share = 1.0 + memory.fragmentation.lo - memory.activation_sigma.value;
@@ -361,8 +368,8 @@ private:
     void look_at(std::size_t index) {
         const auto stage = static_cast<std::size_t>(classes_[index].stage);
         const StageFigures figures = stage_figures(in_, memory_, stage);
-        const WorkingSets sets = working_sets(in_, layout_, memory_, memory_.state(stage), figures,
-                                              is_large(index));
+        const WorkingSets sets =
+            working_sets(in_, layout_, memory_, memory_.state(stage), figures, is_large(index));
         const Bands bands = bands_of(in_.scenario.stack.memory, sets, outside_);
         const Bytes usable = usable_of(in_, outside_, classes_[index].node_group);
         const Verdict verdict = verdict_of(bands.reserved, usable);
@@ -371,8 +378,8 @@ private:
                         (verdict == Verdict::does_not_fit && layout_.offload_activations == 0 &&
                          least_reserved(in_.scenario.stack.memory, memory_.state(stage), figures) >
                              usable.value());
-        const double ratio = usable.value() > 0.0 ? bands.reserved.high / usable
-                                                  : bands.reserved.high.value();
+        const double ratio =
+            usable.value() > 0.0 ? bands.reserved.high / usable : bands.reserved.high.value();
         if (ratio > ratio_) {
             ratio_ = ratio;
             out_.deciding = index;

@@ -6,9 +6,7 @@ namespace shardplan::sim {
 
 namespace {
 
-const UnitPeak& higher(const UnitPeak& a, const UnitPeak& b) {
-    return b.bytes > a.bytes ? b : a;
-}
+const UnitPeak& higher(const UnitPeak& a, const UnitPeak& b) { return b.bytes > a.bytes ? b : a; }
 
 /// Bytes an operator keeps at a certain time.
 double kept_bytes(const Op& op, Held when) {
@@ -66,9 +64,12 @@ UnitPeak walk_along(const OpList& ops, Walk walk, double Op::*transient, double 
 
 bool is_held(const StoredTensor& tensor, Held when) {
     switch (tensor.keep) {
-    case Keep::until_backward: return true;
-    case Keep::dropped_by_selective: return when != Held::between_passes;
-    case Keep::only_by_selective: return when != Held::without_recomputation;
+        case Keep::until_backward:
+            return true;
+        case Keep::dropped_by_selective:
+            return when != Held::between_passes;
+        case Keep::only_by_selective:
+            return when != Held::without_recomputation;
     }
     return true;
 }
@@ -77,15 +78,15 @@ UnitProfile profile_unit(const OpList& ops, Recompute recompute, const TensorRul
                          double input_bytes, double held) {
     UnitProfile out;
     const bool selective = recompute == Recompute::selective;
-    // Per-operator policies run the whole unit again; otherwise a dropped tensor is back only during
-    // its own operator.
+    // Per-operator policies run the whole unit again; otherwise a dropped tensor is back only
+    // during its own operator.
     const bool rebuilds_unit = selective && rules.selective == SelectivePolicy::per_operator;
     out.input_bytes = input_bytes;
     const Held whole = selective ? Held::rebuilt : Held::without_recomputation;
     const Held between = selective ? Held::between_passes : Held::without_recomputation;
     out.forward = walk_along(ops, {whole, between}, &Op::transient_forward, 0.0);
-    out.backward = walk_along(ops, {whole, rebuilds_unit ? whole : between},
-                              &Op::transient_backward, held);
+    out.backward =
+        walk_along(ops, {whole, rebuilds_unit ? whole : between}, &Op::transient_backward, held);
     if (recompute == Recompute::full) {
         // The input is the only tensor that stays. The backward pass runs the forward again; the
         // output that gives is alive until the unit's backward pass ends.

@@ -29,9 +29,9 @@ struct UnitBytes {
 struct ShardedUnits {
     std::vector<UnitProfile> profiles;
     std::vector<UnitBytes> bytes; ///< of the same
-    double residual = 0.0; ///< bytes of the residual stream
-    double scores = 0.0;   ///< of one block, where they are written to memory
-    double logits = 0.0;   ///< that the loss keeps
+    double residual = 0.0;        ///< bytes of the residual stream
+    double scores = 0.0;          ///< of one block, where they are written to memory
+    double logits = 0.0;          ///< that the loss keeps
 
     [[nodiscard]] std::size_t index_of(std::int64_t unit, Recompute recompute) const;
 };
@@ -135,7 +135,7 @@ struct MemoryCache::Impl {
     std::unordered_map<ParametersKey, std::vector<ProductShapes>, ParametersHash> shapes;
     /// Of the last layout: a search changes what they read seldom.
     StatesKey states_key;
-    std::vector<StateFigures> states; ///< by structure
+    std::vector<StateFigures> states;   ///< by structure
     std::vector<bool> large_workspaces; ///< by node group
     std::vector<ChunkFigures> scratch;  ///< by group of chunks
     bool keep_ops = false;              ///< explain reads the operators of units
@@ -182,8 +182,8 @@ struct LayoutMemory {
 };
 
 /// Looks up or builds the parts of a layout. Valid until the cache is used again.
-LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
-                           const Placement& placement, MemoryCache& cache);
+LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
+                           MemoryCache& cache);
 
 StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, std::size_t stage);
 

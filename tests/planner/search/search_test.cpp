@@ -28,8 +28,8 @@ struct Bench {
     Space space{given, resolved, tables};
 };
 
-/// Made-up costs that a person can follow: a step takes 10 s over tp and 10 ms per stage and kind of
-/// recomputation; memory is 10 bytes per sequence of a micro-batch, out of 40.
+/// Made-up costs that a person can follow: a step takes 10 s over tp and 10 ms per stage and kind
+/// of recomputation; memory is 10 bytes per sequence of a micro-batch, out of 40.
 Score simple_score(const Layout& layout) {
     Score score;
     score.step_time = Seconds(10.0 / layout.tp + 0.01 * (layout.pp + layout.recompute));

@@ -138,7 +138,7 @@ public:
         const std::int64_t nodes = std::int64_t{1} << pick(0, 3);
         const std::int64_t sequence = std::int64_t{1024} << pick(0, 3);
         const std::int64_t batch = 8 * nodes * pick(1, 6);
-        sim::StackProfile stack = pick(0, 2) == 0 ? fsdp2_stack()
+        sim::StackProfile stack = pick(0, 2) == 0   ? fsdp2_stack()
                                   : pick(0, 1) == 0 ? megatron_core_stack()
                                                     : generic_stack();
         stack.states.gradients_start_late = pick(0, 1) == 1;
