@@ -141,7 +141,7 @@ void print_group(const Console& console, const KnownGroup& known) {
     } else {
         table.add(
             {"device",
-             {fmt::format("{}: not in the catalogue, peak unknown; {}", node.device, known.hint),
+             {fmt::format("{}: not in the catalogue, peak unknown; {}, or give its figures to plan with --device-peak, --device-memory, --device-bandwidth", node.device, known.hint),
               Style::doubtful}});
     }
     if (node.scaleup.kind != sim::ScaleupKind::none) {

@@ -109,6 +109,10 @@ void Evaluator::annotate(const Layout& layout, Estimate& out) const {
             out.warnings.push_back({"offload-untimed",
                                     "the cluster does not state the bandwidth between device and "
                                     "host, so offloading costs no time here"});
+        } else if (layout.offload_optimizer > 0 && host.memory_bandwidth.value() <= 0.0) {
+            out.warnings.push_back({"offload-untimed",
+                                    "the cluster does not state the bandwidth of host memory, so "
+                                    "the update on the host costs no time here"});
         }
     }
 }

@@ -131,9 +131,19 @@ Term explain_memory(const MemoryInputs& in, const Layout& layout, const Placemen
                         in.scenario.devices[static_cast<std::size_t>(c.node_group)]);
     const auto outside = {TensorKind::allocator_slack, TensorKind::communicators,
                           TensorKind::context};
+    const StackMemory& memory = in.scenario.stack.memory;
     for (const TensorKind kind : outside) {
+        std::string detail;
+        if (kind == TensorKind::allocator_slack) {
+            detail = fmt::format("{:g} of what comes and goes, {:g} of the smaller of the loss's and "
+                                 "a block's working set",
+                                 memory.fragmentation.value, memory.phase_slack.value);
+        } else if (kind == TensorKind::communicators) {
+            detail = fmt::format("{} each{}", to_text(Bytes(memory.communicator.value)),
+                                 layout.pp > 1 ? " and the channels of pipeline messages" : "");
+        }
         parts.push_back({kind, std::string(name_of(kind)), c.at_peak[kind].value(),
-                         "mem." + std::string(name_of(kind)), ""});
+                         "mem." + std::string(name_of(kind)), std::move(detail)});
     }
     TermRecorder recorder("memory", fmt::format("process memory of a rank of stage {}, in the {} phase",
                                                 c.stage, name_of(c.peak_phase)),

@@ -82,6 +82,10 @@ void describe(FieldVisitor& v, Capabilities& x) {
           {"shard_with_pipeline", "sharding with a pipeline",
            "zero2 and zero3 can run together with pp > 1."},
           x.shard_with_pipeline);
+    field(v,
+          {"context_with_pipeline", "context parallelism with a pipeline",
+           "cp > 1 can run together with pp > 1."},
+          x.context_with_pipeline);
     field(v, {"kv_replication", "KV replication", "tp may exceed the number of KV heads."},
           x.kv_replication);
     field(v, {"uneven_stages", "uneven stages", "Layers need not divide by pp."}, x.uneven_stages);

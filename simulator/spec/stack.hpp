@@ -111,6 +111,7 @@ struct Capabilities {
     bool fully_sharded = false;  ///< zero2 and zero3 are FSDP: units gathered, reduced and released
     bool hybrid_shard = false;   ///< a shard group smaller than dp
     bool shard_with_pipeline = true; ///< zero2 and zero3 together with pp > 1
+    bool context_with_pipeline = true; ///< cp > 1 together with pp > 1
     bool kv_replication = false; ///< tp may exceed the KV heads
     bool uneven_stages = false;  ///< layers need not divide by pp
     StagePartition partition = StagePartition::even;
