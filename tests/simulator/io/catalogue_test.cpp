@@ -1,4 +1,5 @@
 #include "simulator/io/catalogue.hpp"
+#include "simulator/spec/cluster_check.hpp"
 
 #include <algorithm>
 #include <map>
@@ -357,6 +358,20 @@ TEST(Catalogue, ADeviceDescribedInTheClusterWinsAndNeedsAPeak) {
     EXPECT_EQ(scenario->devices[0].memory_visible, own.memory_visible);
     cluster.devices[0].peak_dense.clear();
     EXPECT_EQ(with_cluster(cluster).error().where, "cluster.node_groups[0].node.device");
+}
+
+TEST(Catalogue, ClusterThatTheReadmeShowsIsRead) {
+    const auto readme = read_file(std::string(SHARDPLAN_SOURCE_DIR) + "/topologies/README.md");
+    ASSERT_TRUE(readme) << to_text(readme.error());
+    const std::string fence = "```json\n";
+    const std::size_t begin = readme->find(fence);
+    ASSERT_NE(begin, std::string::npos);
+    const std::size_t start = begin + fence.size();
+    const std::string text = readme->substr(start, readme->find("```", start) - start);
+    const auto cluster = read_described<Cluster>(text, "README.md");
+    ASSERT_TRUE(cluster) << to_text(cluster.error());
+    EXPECT_EQ(device_count(*cluster), 32);
+    EXPECT_TRUE(check_cluster(*cluster, "README.md"));
 }
 
 } // namespace
