@@ -68,38 +68,22 @@ struct Priced {
     const PlacedLayout* placed = nullptr;
     std::int64_t micro_batches = 0;
     StepResult step;
-    std::size_t deciding = 0; ///< index into the classes
-    Verdict verdict = Verdict::fits;
-    TensorKind deciding_kind = TensorKind::weights;
+    MemoryHeadline memory;
     double money_per_million_tokens = 0.0;
     double tokens_per_second = 0.0;
 };
 
-TensorKind largest_kind(const BytesByKind& bytes) {
-    std::size_t largest = 0;
-    for (std::size_t i = 1; i < tensor_kind_count; ++i) {
-        if (bytes.amounts[i] > bytes.amounts[largest]) largest = i;
-    }
-    return static_cast<TensorKind>(largest);
-}
-
 Priced price(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
-             Workspace::Impl& cache, std::vector<ClassMemory>& classes) {
+             Workspace::Impl& cache) {
     cache.bind(&prepared);
     Priced out;
-    out.parts = &cached_parts(prepared, layout, cache);
+    out.parts = &cached_parts(prepared, tables, layout, cache);
     out.placed = &cached_placement(prepared, tables, layout, cache);
     out.micro_batches = micro_batches(prepared.resolved, layout);
     out.step = step_time(prepared.step, layout, *out.parts, out.placed->shapes,
                          tables.recompute(layout.recompute), out.micro_batches, cache.step);
-    const MemoryInputs memory{prepared.scenario, prepared.resolved, tables};
-    evaluate_memory(memory, layout, out.placed->placement, cache.memory, classes);
-    if (!classes.empty()) {
-        out.deciding = deciding_class(classes);
-        out.deciding_kind = largest_kind(classes[out.deciding].at_peak);
-        for (const ClassMemory& c : classes)
-            out.verdict = std::max(out.verdict, c.verdict);
-    }
+    out.memory = memory_headline({prepared.scenario, prepared.resolved, tables}, layout,
+                                 out.placed->placement, cache.memory);
     const double seconds = out.step.total.value();
     const double tokens = static_cast<double>(prepared.resolved.global_batch) *
                           static_cast<double>(prepared.resolved.sequence);
@@ -159,38 +143,38 @@ Flops recomputed_flops(const PreparedScenario& prepared, const PlacedLayout& pla
 
 Score Evaluator::score(const Layout& layout, Workspace& workspace) const {
     Workspace::Impl& cache = workspace.impl();
-    cache.bind(prepared_.get());
-    const Priced p = price(*prepared_, tables_, layout, cache, cache.classes);
+    const Priced p = price(*prepared_, tables_, layout, cache);
+    const MemoryHeadline& memory = p.memory;
     Score out;
     out.step_time = p.step.total;
     out.time_sigma = prepared_->scenario.stack.time.sigma.value;
     out.money_per_million_tokens = p.money_per_million_tokens;
-    out.verdict = p.verdict;
-    out.peak_class = static_cast<std::int32_t>(p.deciding);
-    out.deciding = p.deciding_kind;
-    if (!cache.classes.empty()) {
-        const ClassMemory& c = cache.classes[p.deciding];
-        out.peak = c.process.value;
-        out.usable = c.usable;
-        out.peak_phase = c.peak_phase;
-        if (c.process.value.value() > 0.0) {
-            out.memory_sigma = (c.process.high - c.process.value) / c.process.value;
-        }
+    out.verdict = memory.verdict;
+    out.peak_class = static_cast<std::int32_t>(memory.deciding);
+    out.deciding = memory.kind;
+    out.peak = memory.process.value;
+    out.usable = memory.usable;
+    out.peak_phase = memory.phase;
+    if (memory.process.value.value() > 0.0) {
+        out.memory_sigma = (memory.process.high - memory.process.value) / memory.process.value;
     }
     return out;
 }
 
 void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& out) const {
     const PreparedScenario& prepared = *prepared_;
-    const Priced p = price(prepared, tables_, layout, workspace.impl(), out.classes);
-    out.verdict = p.verdict;
+    Workspace::Impl& cache = workspace.impl();
+    const Priced p = price(prepared, tables_, layout, cache);
+    evaluate_memory({prepared.scenario, prepared.resolved, tables_}, layout, p.placed->placement,
+                    cache.memory, out.classes);
+    out.verdict = p.memory.verdict;
     out.verdict_text.clear();
     out.warnings.clear();
-    out.deciding_class = static_cast<std::int32_t>(p.deciding);
-    out.deciding = p.deciding_kind;
+    out.deciding_class = static_cast<std::int32_t>(p.memory.deciding);
+    out.deciding = p.memory.kind;
     out.margin = Bytes{};
     if (!out.classes.empty()) {
-        const ClassMemory& c = out.classes[p.deciding];
+        const ClassMemory& c = out.classes[p.memory.deciding];
         out.margin = c.usable - c.reserved.value;
     }
     const double sigma = prepared.scenario.stack.time.sigma.value;

@@ -106,7 +106,7 @@ void add_entry(const StepContext& step, const Layout& layout, const TimeEntry& e
 Term time_tree(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
                Workspace::Impl& cache) {
     TimeRecorder entries;
-    step_time(prepared.step, layout, cached_parts(prepared, layout, cache),
+    step_time(prepared.step, layout, cached_parts(prepared, tables, layout, cache),
               cached_placement(prepared, tables, layout, cache).shapes,
               tables.recompute(layout.recompute), micro_batches(prepared.resolved, layout),
               cache.step, entries);
@@ -161,15 +161,16 @@ Result<Term> Evaluator::explain(const Layout& layout, std::string_view path,
     } else {
         const MemoryInputs in{prepared.scenario, prepared.resolved, tables_};
         const PlacedLayout& placed = cached_placement(prepared, tables_, layout, cache);
-        evaluate_memory(in, layout, placed.placement, cache.memory, cache.classes);
         const std::optional<std::size_t> named = take_class(wanted);
-        const std::size_t index = named.value_or(deciding_class(cache.classes));
-        if (index >= cache.classes.size()) {
+        const std::size_t classes = placed.placement.classes.size();
+        const std::size_t index =
+            named ? *named : memory_headline(in, layout, placed.placement, cache.memory).deciding;
+        if (index >= classes) {
             return Error{ErrorCode::not_found, std::string(path),
-                         fmt::format("there are {} rank classes", cache.classes.size()),
-                         fmt::format("memory.0 to memory.{}", cache.classes.size() - 1)};
+                         fmt::format("there are {} rank classes", classes),
+                         fmt::format("memory.0 to memory.{}", classes - 1)};
         }
-        tree = explain_memory(in, layout, placed.placement, cache.memory, index);
+        tree = explain_memory(in, layout, placed.placement, index);
     }
     const Term* found = find_term(tree, wanted);
     if (found == nullptr) {

@@ -1,5 +1,6 @@
 #include "simulator/estimate/workspace.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace shardplan::sim {
@@ -15,24 +16,97 @@ void Workspace::Impl::bind(const void* scenario) {
     owner = scenario;
 }
 
-PartsKey parts_key(const Layout& l) {
-    return {{l.dp, l.shard_group, l.micro_batch, std::uint32_t{l.tp} << 16U | l.cp,
-             std::uint32_t{l.pp} << 16U | l.ep, l.etp, l.order, l.sp ? 1U : 0U,
-             static_cast<std::uint32_t>(l.cp_kind), static_cast<std::uint32_t>(l.shard), l.stack,
-             l.comm_policy}};
+PathsKey paths_key(const Layout& l) {
+    return {{l.dp, l.shard_group, std::uint32_t{l.tp} << 16U | l.cp,
+             std::uint32_t{l.pp} << 16U | l.ep, l.etp, l.order, l.sp ? 1U : 0U}};
 }
 
 PlacementKey placement_key(const Layout& l) {
-    return {{l.dp, std::uint32_t{l.tp} << 16U | l.cp, std::uint32_t{l.pp} << 16U | l.ep, l.etp,
-             l.chunks, l.stage_map, l.order, static_cast<std::uint32_t>(l.schedule), l.recompute}};
+    return {{l.dp, std::uint32_t{l.tp} << 16U | l.cp, std::uint32_t{l.pp} << 16U | l.chunks,
+             l.stage_map, l.order, static_cast<std::uint32_t>(l.schedule), l.recompute}};
 }
 
-const LayoutParts& cached_parts(const PreparedScenario& prepared, const Layout& layout,
-                                Workspace::Impl& cache) {
-    const PartsKey key = parts_key(layout);
-    const auto it = cache.parts.find(key);
-    if (it != cache.parts.end()) return it->second;
-    return cache.parts.emplace(key, layout_parts(prepared.step, layout)).first->second;
+namespace {
+
+/// Entries of a table that grows with the search; more are thrown away together, because a search
+/// does not come back to old ones.
+constexpr std::size_t most_entries = 8192;
+
+/// Number of a path among those seen. They are few: a path says how a group lies in the nodes.
+std::uint32_t number_of(const GroupPath& path, std::vector<GroupPath>& known) {
+    const auto it = std::find(known.begin(), known.end(), path);
+    const auto number = static_cast<std::uint32_t>(it - known.begin());
+    if (it == known.end()) known.push_back(path);
+    return number;
+}
+
+/// Paths and parameters of the layout.
+void set_paths(const PreparedScenario& prepared, const Layout& layout, Workspace::Impl& cache) {
+    const Scenario& scenario = prepared.scenario;
+    LayoutParts& parts = cache.parts;
+    parts.paths = paths_of(scenario, layout);
+    constexpr std::array<Group, 4> of_units = {Group::tp, Group::cp, Group::ep, Group::etp};
+    for (std::size_t i = 0; i < of_units.size(); ++i) {
+        cache.path_numbers[i] = number_of(path_in(parts.paths, of_units[i]), cache.known_paths);
+    }
+    parts.parameters.clear();
+    const ModelSpec& model = scenario.model;
+    const Part* trunk = trunk_of(model);
+    for (const BlockKind& kind : model.block_kinds) {
+        parts.parameters.push_back(
+            block_on_rank(kind, trunk == nullptr ? 0 : trunk->hidden, prepared.resolved, layout));
+    }
+    parts.parameters.push_back(embedding_on_rank(model, prepared.resolved, layout));
+    // where one stage holds both ends, a tied table is counted there once
+    parts.parameters.push_back(head_on_rank(model, prepared.resolved, layout, layout.pp == 1));
+}
+
+UnitsKey units_key(const Layout& l, const std::array<std::uint32_t, 4>& paths) {
+    const ShardingKey s = sharding_of(l);
+    const std::uint32_t flags = (s.sp ? 1U : 0U) | (s.sharded_parameters ? 2U : 0U) |
+                                static_cast<std::uint32_t>(s.cp_kind) << 2U;
+    return {{l.micro_batch, std::uint32_t{l.tp} << 16U | l.cp,
+             std::uint32_t{l.ep} << 16U | static_cast<std::uint32_t>(s.etp), flags, paths[0],
+             paths[1], paths[2], paths[3]}};
+}
+
+/// Times of block kinds, embedding and head. The same operators go to the memory estimate.
+std::vector<UnitTime> unit_times(const PreparedScenario& prepared, const LayoutTables& tables,
+                                 const Layout& layout, Workspace::Impl& cache) {
+    const auto kinds = static_cast<std::int64_t>(prepared.scenario.model.block_kinds.size());
+    const StepContext& step = prepared.step;
+    std::vector<OpList> ops;
+    std::vector<UnitTime> out;
+    for (std::int64_t unit = 0; unit < kinds + 2; ++unit) {
+        ops.push_back(unit_ops(step, layout, unit));
+        out.push_back(unit_time(ops.back(), step.rates, step.overlap, cache.parts.paths,
+                                layout.cp_kind, unit < kinds));
+    }
+    take_operators({prepared.scenario, prepared.resolved, tables}, layout, ops, cache.memory);
+    return out;
+}
+
+} // namespace
+
+const LayoutParts& cached_parts(const PreparedScenario& prepared, const LayoutTables& tables,
+                                const Layout& layout, Workspace::Impl& cache) {
+    LayoutParts& parts = cache.parts;
+    if (cache.lender != nullptr) std::swap(parts.units, *cache.lender);
+    cache.lender = nullptr;
+    const PathsKey key = paths_key(layout);
+    if (parts.parameters.empty() || !(key == cache.parts_key)) {
+        set_paths(prepared, layout, cache);
+        cache.parts_key = key;
+    }
+    const UnitsKey units = units_key(layout, cache.path_numbers);
+    auto it = cache.units.find(units);
+    if (it == cache.units.end()) {
+        if (cache.units.size() >= most_entries) cache.units.clear();
+        it = cache.units.emplace(units, unit_times(prepared, tables, layout, cache)).first;
+    }
+    cache.lender = &it->second;
+    std::swap(parts.units, *cache.lender);
+    return parts;
 }
 
 namespace {
@@ -59,14 +133,21 @@ void add_running_costs(const Scenario& scenario, PlacedLayout& out) {
 const PlacedLayout& cached_placement(const PreparedScenario& prepared, const LayoutTables& tables,
                                      const Layout& layout, Workspace::Impl& cache) {
     const PlacementKey key = placement_key(layout);
+    if (cache.last_placed != nullptr && key == cache.last_placed_key) return *cache.last_placed;
+    cache.last_placed_key = key;
     const auto it = cache.placed.find(key);
-    if (it != cache.placed.end()) return it->second;
+    if (it != cache.placed.end()) {
+        cache.last_placed = &it->second;
+        return it->second;
+    }
+    if (cache.placed.size() >= most_entries) cache.placed.clear();
     PlacedLayout placed;
     placed.placement = place(prepared.scenario, layout, tables);
     placed.shapes = stage_shapes(prepared.scenario.model, layout,
                                  tables.recompute(layout.recompute), placed.placement.stages);
     add_running_costs(prepared.scenario, placed);
-    return cache.placed.emplace(key, std::move(placed)).first->second;
+    cache.last_placed = &cache.placed.emplace(key, std::move(placed)).first->second;
+    return *cache.last_placed;
 }
 
 } // namespace shardplan::sim

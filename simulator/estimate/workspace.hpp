@@ -30,12 +30,14 @@ struct ProjectionHash {
     }
 };
 
-/// What LayoutParts read.
-using PartsKey = Projection<12>;
-PartsKey parts_key(const Layout& layout);
+/// What paths and parameters of LayoutParts read.
+using PathsKey = Projection<7>;
+PathsKey paths_key(const Layout& layout);
 /// What stages and rank classes read.
-using PlacementKey = Projection<9>;
+using PlacementKey = Projection<7>;
 PlacementKey placement_key(const Layout& layout);
+/// What the times of units read: the sharding, and which paths its groups take (by number).
+using UnitsKey = Projection<8>;
 
 /// Where the ranks of a layout sit and what each stage runs.
 struct PlacedLayout {
@@ -47,11 +49,19 @@ struct PlacedLayout {
 
 struct Workspace::Impl {
     const void* owner = nullptr; ///< the Scenario the caches belong to
-    std::unordered_map<PartsKey, LayoutParts, ProjectionHash> parts;
+    /// Parts of the last layout. Its paths and parameters belong to `parts_key`; its times of units
+    /// are lent by an entry of `units` and go back there.
+    LayoutParts parts;
+    PathsKey parts_key;
+    std::vector<UnitTime>* lender = nullptr;
+    std::array<std::uint32_t, 4> path_numbers{}; ///< of tp, cp, ep, etp
+    std::vector<GroupPath> known_paths;          ///< by number
+    std::unordered_map<UnitsKey, std::vector<UnitTime>, ProjectionHash> units;
     std::unordered_map<PlacementKey, PlacedLayout, ProjectionHash> placed;
+    PlacementKey last_placed_key;
+    const PlacedLayout* last_placed = nullptr;
     MemoryCache memory;
     StepScratch step;
-    std::vector<ClassMemory> classes; ///< of the last score
 
     /// Empties the caches if they belong to another Scenario.
     void bind(const void* scenario);
@@ -68,8 +78,9 @@ struct PreparedScenario {
     double peak = 0.0;             ///< flops/s of one device, compute format
 };
 
-const LayoutParts& cached_parts(const PreparedScenario& prepared, const Layout& layout,
-                                Workspace::Impl& cache);
+/// Equal to `layout_parts`. Valid until the next call.
+const LayoutParts& cached_parts(const PreparedScenario& prepared, const LayoutTables& tables,
+                                const Layout& layout, Workspace::Impl& cache);
 const PlacedLayout& cached_placement(const PreparedScenario& prepared, const LayoutTables& tables,
                                      const Layout& layout, Workspace::Impl& cache);
 

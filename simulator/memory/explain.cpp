@@ -44,7 +44,7 @@ private:
     std::map<std::pair<TensorKind, std::string>, Entry> entries_;
 };
 
-/// What one unit keeps after its forward pass.
+/// What `copies` of a unit keep after their forward pass.
 void add_stored(const UnitProfile& unit, Recompute recompute, double copies, TensorList& list) {
     if (copies == 0.0) {
         return;
@@ -64,11 +64,12 @@ void add_stored(const UnitProfile& unit, Recompute recompute, double copies, Ten
 }
 
 /// The operators up to the one at which the unit peaks, and what that one needs for itself.
-void add_running(const UnitRun& run, const UnitPeak& peak, const TensorRules& rules,
-                 double held, TensorList& list) {
-    const OpList& ops = run.unit->ops;
-    const bool selective = run.recompute == Recompute::selective;
-    const bool all_back = peak.in_backward && rules.selective == SelectivePolicy::per_operator;
+void add_running(const UnitProfile& unit, Recompute recompute, bool in_backward,
+                 const TensorRules& rules, TensorList& list) {
+    const OpList& ops = unit.ops;
+    const UnitPeak& peak = in_backward ? unit.backward : unit.forward;
+    const bool selective = recompute == Recompute::selective;
+    const bool all_back = in_backward && rules.selective == SelectivePolicy::per_operator;
     const Held whole = selective ? Held::rebuilt : Held::without_recomputation;
     const Held before = selective && !all_back ? Held::between_passes : whole;
     for (std::int32_t i = 0; i <= peak.op; ++i) {
@@ -81,38 +82,36 @@ void add_running(const UnitRun& run, const UnitPeak& peak, const TensorRules& ru
     }
     const Op& op = ops[static_cast<std::size_t>(peak.op)];
     const auto kind = TensorKind::temporaries;
-    list.add_temporaries(fmt::format("inside {}{}", op.name, peak.in_backward ? " (backward)" : ""),
-                         peak.in_backward ? op.transient_backward : op.transient_forward, 1.0, kind);
-    list.add_temporaries("gradient of the residual stream", held, 1.0, kind);
+    list.add_temporaries(fmt::format("inside {}{}", op.name, in_backward ? " (backward)" : ""),
+                         in_backward ? op.transient_backward : op.transient_forward, 1.0, kind);
+    list.add_temporaries("gradient of the residual stream", peak.held, 1.0, kind);
 }
 
 } // namespace
 
-std::vector<MemoryPart> live_set_parts(const MemoryInputs& in, const StageMemory& stage,
-                                       const UnitPeak& peak) {
-    const std::vector<std::int64_t>& alive = &peak == &stage.live.forward ? stage.live.alive_at_forward
-                                             : &peak == &stage.live.loss
-                                                 ? stage.live.alive_at_loss
-                                                 : stage.live.alive_at_backward;
+std::vector<MemoryPart> live_set_parts(const MemoryInputs& in, const LayoutMemory& memory,
+                                       std::size_t stage, const LivePeak& peak) {
     TensorList list;
-    for (std::size_t c = 0; c < stage.units.size(); ++c) {
-        for (std::size_t r = 0; r < stage.units[c].size(); ++r) {
-            const UnitRun& run = stage.units[c][r];
-            double copies = static_cast<double>(alive[c] * run.count);
-            if (static_cast<std::int32_t>(c) == peak.chunk &&
-                static_cast<std::int32_t>(r) <= peak.run) {
+    const StageOutline& outline = memory.stage(stage);
+    const auto recompute_of = [&](const UnitCount& run) {
+        return run.planned ? memory.recompute : Recompute::none;
+    };
+    for (std::size_t c = 0; c < outline.chunks.size(); ++c) {
+        for (std::size_t r = 0; r < outline.chunks[c].size(); ++r) {
+            const UnitCount& run = outline.chunks[c][r];
+            auto copies = static_cast<double>(peak.at->alive[c] * run.count);
+            if (c == peak.at->chunk && r <= peak.run) {
                 copies += static_cast<double>(run.count);
-                copies -= static_cast<std::int32_t>(r) == peak.run ? 1.0 : 0.0;
+                copies -= r == peak.run ? 1.0 : 0.0;
             }
-            add_stored(*run.unit, run.recompute, copies, list);
+            add_stored(memory.profile(run), recompute_of(run), copies, list);
         }
     }
-    const UnitRun& run = stage.units[static_cast<std::size_t>(peak.chunk)]
-                                    [static_cast<std::size_t>(peak.run)];
-    const UnitPeak& own = peak.in_backward ? run.unit->backward : run.unit->forward;
-    add_running(run, own, in.scenario.stack.tensors, own.held, list);
-    if (peak.in_backward && run.recompute == Recompute::full) {
-        list.add_temporaries("rebuilt block output", run.unit->input_bytes, 1.0,
+    const UnitCount& run = outline.chunks[peak.at->chunk][peak.run];
+    const UnitProfile& unit = memory.profile(run);
+    add_running(unit, recompute_of(run), peak.in_backward, in.scenario.stack.tensors, list);
+    if (peak.in_backward && recompute_of(run) == Recompute::full) {
+        list.add_temporaries("rebuilt block output", unit.input_bytes, 1.0,
                              TensorKind::activations);
     }
     std::vector<MemoryPart> out;
@@ -121,25 +120,28 @@ std::vector<MemoryPart> live_set_parts(const MemoryInputs& in, const StageMemory
 }
 
 Term explain_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
-                    MemoryCache& cache, std::size_t class_index) {
+                    std::size_t class_index) {
+    // Operators are not kept by the caches that a search fills.
+    MemoryCache cache;
+    cache.impl().keep_ops = true;
     std::vector<ClassMemory> classes;
     evaluate_memory(in, layout, placement, cache, classes);
     const ClassMemory& c = classes[class_index];
-    const std::vector<StageMemory>& stages = stage_memories(in, layout, placement, cache);
-    std::vector<MemoryPart> parts =
-        allocated_parts(in, layout, stages[static_cast<std::size_t>(c.stage)], c.peak_phase,
-                        in.scenario.devices[static_cast<std::size_t>(c.node_group)]);
+    const LayoutMemory memory = layout_memory(in, layout, placement, cache);
+    std::vector<MemoryPart> parts = allocated_parts(
+        in, layout, memory, static_cast<std::size_t>(c.stage), c.peak_phase,
+        cache.impl().large_workspaces[static_cast<std::size_t>(c.node_group)]);
     const auto outside = {TensorKind::allocator_slack, TensorKind::communicators,
                           TensorKind::context};
-    const StackMemory& memory = in.scenario.stack.memory;
+    const StackMemory& constants = in.scenario.stack.memory;
     for (const TensorKind kind : outside) {
         std::string detail;
         if (kind == TensorKind::allocator_slack) {
             detail = fmt::format("{:g} of what comes and goes, {:g} of the smaller of the loss's and "
                                  "a block's working set",
-                                 memory.fragmentation.value, memory.phase_slack.value);
+                                 constants.fragmentation.value, constants.phase_slack.value);
         } else if (kind == TensorKind::communicators) {
-            detail = fmt::format("{} each{}", to_text(Bytes(memory.communicator.value)),
+            detail = fmt::format("{} each{}", to_text(Bytes(constants.communicator.value)),
                                  layout.pp > 1 ? " and the channels of pipeline messages" : "");
         }
         parts.push_back({kind, std::string(name_of(kind)), c.at_peak[kind].value(),

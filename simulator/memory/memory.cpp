@@ -1,6 +1,7 @@
 #include "simulator/memory/memory.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 
@@ -19,11 +20,11 @@ bool has_large_workspaces(const Device& device) {
     return std::strtod(device.compute_capability.c_str(), nullptr) >= 9.0;
 }
 
-const UnitPeak* peak_of(const StageMemory& stage, Phase phase) {
+const LivePeak* peak_of(const StageFigures& figures, Phase phase) {
     switch (phase) {
-    case Phase::forward: return &stage.live.forward;
-    case Phase::loss: return &stage.live.loss;
-    case Phase::backward: return &stage.live.backward;
+    case Phase::forward: return &figures.forward;
+    case Phase::loss: return &figures.loss;
+    case Phase::backward: return &figures.backward;
     default: return nullptr;
     }
 }
@@ -51,12 +52,14 @@ Outside outside_of(const StackMemory& memory, const Layout& layout) {
     return out;
 }
 
-/// Figures of one class that its reserved memory follows from.
+/// Bytes of one class that its reserved memory follows from.
 struct WorkingSets {
     double persistent = 0.0;
-    double allocated = 0.0;
-    double loss = 0.0;  ///< beyond what is stored
-    double block = 0.0; ///< beyond what is stored
+    double allocated = 0.0; ///< at the worst instant
+    double loss = 0.0;      ///< beyond what is stored
+    double block = 0.0;     ///< beyond what is stored
+    Phase peak_phase = Phase::forward;
+    std::array<double, phase_count> phases{}; ///< allocated at the worst instant of each
 };
 
 /// Reserved beyond allocated: a share of what comes and goes, and most of the smaller of the two
@@ -68,25 +71,30 @@ double slack(const WorkingSets& sets, double fragmentation, double phase_slack) 
            phase_slack * std::min(sets.loss, sets.block);
 }
 
-void set_bands(const StackMemory& memory, const WorkingSets& sets, const Outside& outside,
-               ClassMemory& out) {
+struct Bands {
+    Band<Bytes> allocated, reserved, process;
+};
+
+Band<Bytes> band(double low, double value, double high) {
+    return {Bytes(low), Bytes(value), Bytes(high)};
+}
+
+Bands bands_of(const StackMemory& memory, const WorkingSets& sets, const Outside& outside) {
     const double moving = sets.allocated - sets.persistent;
     const double twice = std::min(sets.loss, sets.block);
     const double sigma = memory.activation_sigma.value * moving;
-    out.allocated = {Bytes(sets.allocated - sigma), Bytes(sets.allocated),
-                     Bytes(sets.allocated + sigma)};
     const double reserved =
         sets.allocated + slack(sets, memory.fragmentation.value, memory.phase_slack.value);
     // Near the limit PyTorch returns wholly free segments and tries again before it gives up, so
     // the low end takes the low ends of both shares.
     const double low =
         sets.allocated + slack(sets, memory.fragmentation.lo, memory.phase_slack.lo) - sigma;
-    const double high = reserved + std::sqrt(std::pow(memory.fragmentation.sigma * moving, 2) +
-                                             std::pow(memory.phase_slack.sigma * twice, 2) +
-                                             sigma * sigma);
-    out.reserved = {Bytes(low), Bytes(reserved), Bytes(high)};
+    const double cuts = memory.fragmentation.sigma * moving;
+    const double phases = memory.phase_slack.sigma * twice;
+    const double high = reserved + std::sqrt(cuts * cuts + phases * phases + sigma * sigma);
     const double fixed = outside.context + outside.communicators;
-    out.process = {Bytes(low + fixed), Bytes(reserved + fixed), Bytes(high + fixed)};
+    return {band(sets.allocated - sigma, sets.allocated, sets.allocated + sigma),
+            band(low, reserved, high), band(low + fixed, reserved + fixed, high + fixed)};
 }
 
 Verdict verdict_of(const Band<Bytes>& reserved, Bytes usable) {
@@ -96,70 +104,132 @@ Verdict verdict_of(const Band<Bytes>& reserved, Bytes usable) {
     return reserved.low > usable ? Verdict::does_not_fit : Verdict::borderline;
 }
 
-double offloaded_activations(const Layout& layout, const StageMemory& stage) {
-    return stage.offloadable_bytes * static_cast<double>(layout.offload_activations) /
+double offloaded_activations(const Layout& layout, const StageFigures& figures) {
+    return figures.offloadable * static_cast<double>(layout.offload_activations) /
            static_cast<double>(offload_scale);
 }
 
 /// Stacks that allocate gradients one by one have none before the first backward pass.
-bool gradients_exist(const MemoryInputs& in, const Layout& layout, Phase phase) {
+bool gradients_exist(const MemoryInputs& in, const LayoutMemory& memory, Phase phase) {
     const bool first_pass = phase == Phase::forward || phase == Phase::loss;
     return phase != Phase::init &&
            !(first_pass && in.scenario.stack.states.gradients_start_late &&
-             micro_batches(in.resolved, layout) == 1);
+             memory.micro_batches == 1);
 }
 
-/// Everything allocated on the device at the worst instant of one phase.
-void add_allocated(const MemoryInputs& in, const Layout& layout, const StageMemory& stage,
-                   Phase phase, bool newer, PartSum& sum) {
-    const StackProfile& stack = in.scenario.stack;
-    const StackMemory& memory = stack.memory;
-    add_persistent(in.scenario, in.resolved, layout, stage.parameters,
-                   gradients_exist(in, layout, phase), sum);
-    sum.add(TensorKind::workspace, "product workspaces",
-            newer ? memory.workspace.value : memory.workspace_older.value, "mem.workspace");
-    if (stage.grouped_experts) {
-        sum.add(TensorKind::workspace, "grouped product workspaces",
-                newer ? memory.grouped_workspace.value : memory.grouped_workspace_older.value,
-                "mem.grouped_workspace");
+/// Of libraries, inside the allocator.
+struct Workspaces {
+    double products = 0.0;
+    double grouped = 0.0;
+};
+Workspaces workspaces(const MemoryInputs& in, const LayoutMemory& memory, bool large) {
+    const StackMemory& m = in.scenario.stack.memory;
+    Workspaces out;
+    out.products = large ? m.workspace.value : m.workspace_older.value;
+    if (memory.grouped_experts) {
+        out.grouped = large ? m.grouped_workspace.value : m.grouped_workspace_older.value;
     }
-    sum.add(TensorKind::workspace, "gather buffer", stage.buffer_bytes, "mem.sp_buffer");
+    return out;
+}
+
+const StateFigures::Sum* gathered_in(const StateFigures& states, Phase phase) {
     switch (phase) {
-    case Phase::forward:
-    case Phase::loss:
-    case Phase::backward: {
-        const UnitPhase units = phase == Phase::forward ? UnitPhase::forward
-                                : phase == Phase::loss  ? UnitPhase::loss
-                                                                : UnitPhase::backward;
-        add_gathered_units(in.resolved, stack, layout, stage.parameters, units, sum);
+    case Phase::forward: return &states.gathered_forward;
+    case Phase::loss: return &states.gathered_loss;
+    case Phase::backward: return &states.gathered_backward;
+    default: return nullptr;
+    }
+}
+
+/// Everything of one phase but states, gathered units, the live set and the optimizer's
+/// temporaries.
+void add_stage_parts(const MemoryInputs& in, const Layout& layout, const LayoutMemory& memory,
+                     const StageFigures& figures, Phase phase, bool large, PartSum& sum) {
+    const Workspaces libraries = workspaces(in, memory, large);
+    sum.add(TensorKind::workspace, "product workspaces", libraries.products, "mem.workspace");
+    sum.add(TensorKind::workspace, "grouped product workspaces", libraries.grouped,
+            "mem.grouped_workspace");
+    sum.add(TensorKind::workspace, "gather buffer", figures.buffer, "mem.sp_buffer");
+    if (peak_of(figures, phase) != nullptr) {
         sum.add(TensorKind::activations, "offloaded activations",
-                -offloaded_activations(layout, stage), "mem.offloaded_activations");
-        sum.add(TensorKind::messages, "stage messages", stage.message_bytes, "mem.messages");
-        sum.add(TensorKind::logits, "logits of earlier micro-batches", stage.earlier_logits,
+                -offloaded_activations(layout, figures), "mem.offloaded_activations");
+        sum.add(TensorKind::messages, "stage messages", figures.messages, "mem.messages");
+        sum.add(TensorKind::logits, "logits of earlier micro-batches", figures.earlier_logits,
                 "mem.output_buffers");
-        if (sum.lists_parts()) {
-            for (const MemoryPart& part : live_set_parts(in, stage, *peak_of(stage, phase))) {
-                sum.add(part);
-            }
-        } else {
-            sum.add(peak_of(stage, phase)->parts);
+    }
+}
+
+/// The same figures, without kinds.
+WorkingSets working_sets(const MemoryInputs& in, const Layout& layout, const LayoutMemory& memory,
+                         const StateFigures& states, const StageFigures& figures, bool large) {
+    WorkingSets out;
+    out.persistent = states.persistent.bytes;
+    const Workspaces libraries = workspaces(in, memory, large);
+    const double fixed = libraries.products + libraries.grouped + figures.buffer;
+    const double passes = fixed + figures.messages + figures.earlier_logits;
+    const double offloaded = offloaded_activations(layout, figures);
+    for (const Phase phase : step_phases) {
+        const LivePeak* peak = peak_of(figures, phase);
+        if (phase == Phase::loss && peak->at == nullptr) {
+            continue;
         }
-        break;
+        double bytes = gradients_exist(in, memory, phase) ? states.persistent.bytes
+                                                          : states.early.bytes;
+        if (peak != nullptr) {
+            const double moving = passes + gathered_in(states, phase)->bytes + peak->bytes;
+            double& working = phase == Phase::loss ? out.loss : out.block;
+            working = std::max(working, moving - figures.stored);
+            bytes += moving - offloaded;
+        } else {
+            bytes += fixed + (phase == Phase::step ? states.step.bytes : 0.0);
+        }
+        out.phases[static_cast<std::size_t>(phase)] = bytes;
+        if (bytes > out.allocated) {
+            out.allocated = bytes;
+            out.peak_phase = phase;
+        }
     }
-    case Phase::step:
-        add_step_temporaries(in.resolved, stack, layout, stage.parameters, sum);
-        break;
-    default: break;
+    return out;
+}
+
+/// What is allocated at the worst instant of a phase, by kind.
+BytesByKind kinds_at(const MemoryInputs& in, const Layout& layout, const LayoutMemory& memory,
+                     std::size_t stage, const StageFigures& figures, Phase phase, bool large) {
+    const StateFigures& states = memory.state(stage);
+    PartSum sum;
+    sum.add(gradients_exist(in, memory, phase) ? states.persistent.kinds : states.early.kinds);
+    add_stage_parts(in, layout, memory, figures, phase, large, sum);
+    if (const StateFigures::Sum* gathered = gathered_in(states, phase)) {
+        sum.add(gathered->kinds);
+    } else if (phase == Phase::step) {
+        sum.add(states.step.kinds);
     }
+    BytesByKind out = sum.by_kind();
+    const LivePeak* peak = peak_of(figures, phase);
+    if (peak != nullptr && peak->at != nullptr) {
+        add_live_set(memory, stage, *peak, out);
+    }
+    return out;
+}
+
+void add_outside(const Bands& bands, const Outside& outside, BytesByKind& kinds) {
+    kinds[TensorKind::allocator_slack] = bands.reserved.value - bands.allocated.value;
+    kinds[TensorKind::context] = Bytes(outside.context);
+    kinds[TensorKind::communicators] = Bytes(outside.communicators);
+}
+
+Bytes usable_of(const MemoryInputs& in, const Outside& outside, std::int64_t node_group) {
+    const Device& device = in.scenario.devices[static_cast<std::size_t>(node_group)];
+    const Bytes free = device.memory_visible - Bytes(outside.context + outside.communicators);
+    return in.resolved.memory_cap.value() > 0.0 ? std::min(free, in.resolved.memory_cap) : free;
 }
 
 /// Host memory by phase, and what lies on local storage.
-void set_host(const MemoryInputs& in, const Layout& layout, const StageMemory& stage,
-              ClassMemory& out) {
-    const StageParameters& p = stage.parameters;
+void set_host(const MemoryInputs& in, const Layout& layout, const StageParameters& p,
+              const StageFigures& figures, ClassMemory& out) {
     const StackProfile& stack = in.scenario.stack;
     const double moved = offloaded_bytes(in.resolved, stack, layout, p) +
-                         offloaded_activations(layout, stage);
+                         offloaded_activations(layout, figures);
     const bool to_nvme = layout.offload_tier == OffloadTier::nvme;
     const HostStaging staging = host_staging(in.resolved, stack, layout, p);
     out.nvme = Bytes(to_nvme ? moved : 0.0);
@@ -175,93 +245,183 @@ void set_host(const MemoryInputs& in, const Layout& layout, const StageMemory& s
     out.phase_peaks[static_cast<std::size_t>(Phase::save)] = out.persistent.total();
 }
 
-void evaluate_class(const MemoryInputs& in, const Layout& layout, const StageMemory& stage,
-                    const RankClass& rank_class, ClassMemory& out) {
-    const StackProfile& stack = in.scenario.stack;
-    const Device& device = in.scenario.devices[static_cast<std::size_t>(rank_class.node_group)];
-    const bool newer = has_large_workspaces(device);
+void evaluate_class(const MemoryInputs& in, const Layout& layout, const LayoutMemory& memory,
+                    const RankClass& rank_class, bool large, ClassMemory& out) {
+    const StackMemory& rules = in.scenario.stack.memory;
+    const auto stage = static_cast<std::size_t>(rank_class.stage);
+    const StateFigures& states = memory.state(stage);
+    const StageFigures figures = stage_figures(in, memory, stage);
+    const WorkingSets sets = working_sets(in, layout, memory, states, figures, large);
+    const Outside outside = outside_of(rules, layout);
+    const Bands bands = bands_of(rules, sets, outside);
     out.stage = rank_class.stage;
     out.node_group = rank_class.node_group;
     out.ranks = rank_class.count;
     out.example_rank = rank_class.example_rank;
-    PartSum persistent;
-    add_persistent(in.scenario, in.resolved, layout, stage.parameters, true, persistent);
-    out.persistent = persistent.by_kind();
-    WorkingSets sets;
-    sets.persistent = persistent.by_kind().total().value();
-    const double late = (out.persistent[TensorKind::gradients] +
-                         out.persistent[TensorKind::buckets]).value();
-    out.phase_peaks = {};
-    for (const Phase phase : step_phases) {
-        const UnitPeak* peak = peak_of(stage, phase);
-        if (phase == Phase::loss && peak->bytes == 0.0) {
-            continue;
-        }
-        PartSum sum;
-        add_allocated(in, layout, stage, phase, newer, sum);
-        const double bytes = sum.by_kind().total().value();
-        out.phase_peaks[static_cast<std::size_t>(phase)] = Bytes(bytes);
-        if (bytes > sets.allocated) {
-            sets.allocated = bytes;
-            out.at_peak = sum.by_kind();
-            out.peak_phase = phase;
-        }
-        if (peak != nullptr) {
-            const double held = gradients_exist(in, layout, phase) ? sets.persistent
-                                                                   : sets.persistent - late;
-            double& working = phase == Phase::loss ? sets.loss : sets.block;
-            working = std::max(working, bytes - held - stage.stored_bytes +
-                                            offloaded_activations(layout, stage));
-        }
+    out.persistent = states.persistent.kinds;
+    for (std::size_t phase = 0; phase < phase_count; ++phase) {
+        out.phase_peaks[phase] = Bytes(sets.phases[phase]);
     }
-    const Outside outside = outside_of(stack.memory, layout);
-    set_bands(stack.memory, sets, outside, out);
-    out.at_peak[TensorKind::allocator_slack] = out.reserved.value - out.allocated.value;
-    out.at_peak[TensorKind::context] = Bytes(outside.context);
-    out.at_peak[TensorKind::communicators] = Bytes(outside.communicators);
-    out.usable = device.memory_visible - Bytes(outside.context + outside.communicators);
-    if (in.resolved.memory_cap.value() > 0.0) {
-        out.usable = std::min(out.usable, in.resolved.memory_cap);
-    }
+    out.peak_phase = sets.peak_phase;
+    out.at_peak = kinds_at(in, layout, memory, stage, figures, sets.peak_phase, large);
+    out.allocated = bands.allocated;
+    out.reserved = bands.reserved;
+    out.process = bands.process;
+    add_outside(bands, outside, out.at_peak);
+    out.usable = usable_of(in, outside, rank_class.node_group);
     out.verdict = verdict_of(out.reserved, out.usable);
-    set_host(in, layout, stage, out);
+    set_host(in, layout, states.parameters, figures, out);
 }
+
+/// Which node groups have the larger library workspaces.
+const std::vector<bool>& large_workspaces(const MemoryInputs& in, MemoryCache& cache) {
+    std::vector<bool>& large = cache.impl().large_workspaces;
+    if (large.empty()) {
+        for (const Device& device : in.scenario.devices) {
+            large.push_back(has_large_workspaces(device));
+        }
+    }
+    return large;
+}
+
+/// Is there a class that runs the same on the same devices with no less alive?
+bool is_dominated(const PipelineOutline& outline, const std::vector<RankClass>& classes,
+                  std::size_t index) {
+    const RankClass& own = classes[index];
+    const std::size_t leader = outline.stages[static_cast<std::size_t>(own.stage)].dominated_by;
+    if (leader == static_cast<std::size_t>(own.stage)) {
+        return false;
+    }
+    return std::any_of(classes.begin(), classes.end(), [&](const RankClass& other) {
+        return other.stage == static_cast<std::int64_t>(leader) &&
+               other.node_group == own.node_group;
+    });
+}
+
+TensorKind largest_kind(const BytesByKind& bytes) {
+    std::size_t largest = 0;
+    for (std::size_t i = 1; i < tensor_kind_count; ++i) {
+        if (bytes.amounts[i] > bytes.amounts[largest]) {
+            largest = i;
+        }
+    }
+    return static_cast<TensorKind>(largest);
+}
+
+/// The search for the class nearest to its limit.
+class Nearest {
+public:
+    Nearest(const MemoryInputs& in, const Layout& layout, const Placement& placement,
+            MemoryCache& cache)
+        : in_(in),
+          layout_(layout),
+          classes_(placement.classes),
+          memory_(layout_memory(in, layout, placement, cache)),
+          large_(large_workspaces(in, cache)),
+          outside_(outside_of(in.scenario.stack.memory, layout)) {}
+
+    MemoryHeadline run() {
+        // With one node group a class is a stage.
+        if (classes_.size() == memory_.outline->stages.size()) {
+            for (const std::size_t index : memory_.outline->leading) {
+                look_at(index);
+            }
+        } else {
+            for (std::size_t i = 0; i < classes_.size(); ++i) {
+                if (!is_dominated(*memory_.outline, classes_, i)) {
+                    look_at(i);
+                }
+            }
+        }
+        if (ratio_ >= 0.0) {
+            BytesByKind kinds = kinds_at(in_, layout_, memory_,
+                                         static_cast<std::size_t>(classes_[out_.deciding].stage),
+                                         figures_, out_.phase, is_large(out_.deciding));
+            add_outside(bands_, outside_, kinds);
+            out_.kind = largest_kind(kinds);
+            out_.process = bands_.process;
+        }
+        return out_;
+    }
+
+private:
+    [[nodiscard]] bool is_large(std::size_t index) const {
+        return large_[static_cast<std::size_t>(classes_[index].node_group)];
+    }
+
+    void look_at(std::size_t index) {
+        const auto stage = static_cast<std::size_t>(classes_[index].stage);
+        const StageFigures figures = stage_figures(in_, memory_, stage);
+        const WorkingSets sets = working_sets(in_, layout_, memory_, memory_.state(stage), figures,
+                                              is_large(index));
+        const Bands bands = bands_of(in_.scenario.stack.memory, sets, outside_);
+        const Bytes usable = usable_of(in_, outside_, classes_[index].node_group);
+        out_.verdict = std::max(out_.verdict, verdict_of(bands.reserved, usable));
+        const double ratio = usable.value() > 0.0 ? bands.reserved.high / usable
+                                                  : bands.reserved.high.value();
+        if (ratio > ratio_) {
+            ratio_ = ratio;
+            out_.deciding = index;
+            out_.phase = sets.peak_phase;
+            out_.usable = usable;
+            figures_ = figures;
+            bands_ = bands;
+        }
+    }
+
+    const MemoryInputs& in_;
+    const Layout& layout_;
+    const std::vector<RankClass>& classes_;
+    LayoutMemory memory_;
+    const std::vector<bool>& large_;
+    Outside outside_;
+    MemoryHeadline out_;
+    double ratio_ = -1.0;
+    StageFigures figures_;
+    Bands bands_;
+};
 
 } // namespace
 
+MemoryHeadline memory_headline(const MemoryInputs& in, const Layout& layout,
+                               const Placement& placement, MemoryCache& cache) {
+    return Nearest(in, layout, placement, cache).run();
+}
+
 std::vector<MemoryPart> allocated_parts(const MemoryInputs& in, const Layout& layout,
-                                        const StageMemory& stage, Phase phase,
-                                        const Device& device) {
+                                        const LayoutMemory& memory, std::size_t stage, Phase phase,
+                                        bool large) {
     std::vector<MemoryPart> out;
     PartSum sum(&out);
-    add_allocated(in, layout, stage, phase, has_large_workspaces(device), sum);
+    const StackProfile& stack = in.scenario.stack;
+    const StageParameters& p = memory.state(stage).parameters;
+    const StageFigures figures = stage_figures(in, memory, stage);
+    add_persistent(in.scenario, in.resolved, layout, p, gradients_exist(in, memory, phase), sum);
+    add_stage_parts(in, layout, memory, figures, phase, large, sum);
+    if (const LivePeak* peak = peak_of(figures, phase)) {
+        const UnitPhase units = phase == Phase::forward ? UnitPhase::forward
+                                : phase == Phase::loss  ? UnitPhase::loss
+                                                        : UnitPhase::backward;
+        add_gathered_units(in.resolved, stack, layout, p, units, sum);
+        for (const MemoryPart& part : live_set_parts(in, memory, stage, *peak)) {
+            sum.add(part);
+        }
+    } else if (phase == Phase::step) {
+        add_step_temporaries(in.resolved, stack, layout, p, sum);
+    }
     return out;
 }
 
 void evaluate_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
                      MemoryCache& cache, std::vector<ClassMemory>& out) {
-    const std::vector<StageMemory>& stages = stage_memories(in, layout, placement, cache);
+    const LayoutMemory memory = layout_memory(in, layout, placement, cache);
+    const std::vector<bool>& large = large_workspaces(in, cache);
     out.resize(placement.classes.size());
     for (std::size_t i = 0; i < placement.classes.size(); ++i) {
         const RankClass& rank_class = placement.classes[i];
-        evaluate_class(in, layout, stages[static_cast<std::size_t>(rank_class.stage)], rank_class,
-                       out[i]);
+        evaluate_class(in, layout, memory, rank_class,
+                       large[static_cast<std::size_t>(rank_class.node_group)], out[i]);
     }
-}
-
-std::size_t deciding_class(const std::vector<ClassMemory>& classes) {
-    std::size_t worst = 0;
-    double worst_ratio = -1.0;
-    for (std::size_t i = 0; i < classes.size(); ++i) {
-        const double ratio = classes[i].usable.value() > 0.0
-                                 ? classes[i].reserved.high / classes[i].usable
-                                 : classes[i].reserved.high.value();
-        if (ratio > worst_ratio) {
-            worst_ratio = ratio;
-            worst = i;
-        }
-    }
-    return worst;
 }
 
 } // namespace shardplan::sim

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "simulator/compute/op_list.hpp"
 #include "simulator/estimate/estimate.hpp"
 #include "simulator/estimate/term.hpp"
 #include "simulator/spec/placement.hpp"
@@ -10,7 +11,7 @@
 
 namespace shardplan::sim {
 
-/// Lazy parts of memory estimates of one Scenario: profiles of units, live sets of stages.
+/// Lazy parts of memory estimates of one Scenario: profiles of units, outlines of pipelines, states.
 class MemoryCache {
 public:
     MemoryCache();
@@ -34,18 +35,38 @@ struct MemoryInputs {
     const LayoutTables& tables;
 };
 
-/// Memory of every rank class of a layout: persistent parts, and the worst instant from replaying
-/// the live set over the passes of the stage; allocated, reserved and process kept apart. `out` is
-/// overwritten, its memory is reused.
+/// Builds what the memory of layouts of this sharding needs from operators that the caller has
+/// anyway: those of every block kind, the embedding and the head. Calling it is optional.
+void take_operators(const MemoryInputs& in, const Layout& layout, const std::vector<OpList>& ops,
+                    MemoryCache& cache);
+
+/// What decides whether a layout fits: the class nearest to its limit (largest reserved high end
+/// over usable; ties: the first).
+struct MemoryHeadline {
+    std::size_t deciding = 0;         ///< index into the classes of the placement
+    Verdict verdict = Verdict::fits;  ///< the worst of any class
+    TensorKind kind = TensorKind::weights; ///< the largest of the deciding class at its peak
+    Phase phase = Phase::forward;     ///< of that peak
+    Band<Bytes> process;
+    Bytes usable;
+
+    friend bool operator==(const MemoryHeadline&, const MemoryHeadline&) = default;
+};
+
+/// The lean answer. Stages that run the same as an earlier one and never have more alive are not
+/// looked at: nothing of theirs is larger.
+MemoryHeadline memory_headline(const MemoryInputs& in, const Layout& layout,
+                               const Placement& placement, MemoryCache& cache);
+
+/// Memory of every rank class of a layout: persistent parts, and the worst instant of the live set
+/// over the passes of the stage; allocated, reserved and process kept apart. `out` is overwritten,
+/// its memory is reused. The figures of the deciding class are those of `memory_headline`.
 void evaluate_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
                      MemoryCache& cache, std::vector<ClassMemory>& out);
-
-/// The class nearest to its limit: largest reserved high end over usable. Ties: the first.
-std::size_t deciding_class(const std::vector<ClassMemory>& classes);
 
 /// The tree under the peak of one class: kinds, and below each what it is made of. The leaves add
 /// up to the class's process memory.
 Term explain_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
-                    MemoryCache& cache, std::size_t class_index);
+                    std::size_t class_index);
 
 } // namespace shardplan::sim

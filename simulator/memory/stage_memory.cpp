@@ -1,6 +1,7 @@
 #include "simulator/memory/stage_memory.hpp"
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "simulator/compute/op_builder.hpp"
@@ -10,8 +11,9 @@ namespace shardplan::sim {
 
 namespace {
 
-constexpr std::int64_t embedding_unit = -1;
-constexpr std::int64_t head_unit = -2;
+constexpr std::size_t recompute_kinds = EnumNames<Recompute>::names.size();
+/// Profiles of more shardings are thrown away together: a search does not come back to old ones.
+constexpr std::size_t most_shardings = 4096;
 
 std::size_t mix(std::size_t seed, std::uint64_t value) {
     // splitmix64: spreads neighbouring small integers over the whole word
@@ -19,15 +21,6 @@ std::size_t mix(std::size_t seed, std::uint64_t value) {
     x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
     x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
     return static_cast<std::size_t>(x ^ (x >> 31U));
-}
-
-std::size_t hash_of(const ShardingKey& k, std::size_t seed) {
-    seed = mix(seed, static_cast<std::uint64_t>(k.micro_batch));
-    seed = mix(seed, static_cast<std::uint64_t>(k.tp) << 32U | static_cast<std::uint64_t>(k.cp));
-    seed = mix(seed, static_cast<std::uint64_t>(k.ep) << 32U | static_cast<std::uint64_t>(k.etp));
-    return mix(seed, static_cast<std::uint64_t>(k.cp_kind) << 2U |
-                         static_cast<std::uint64_t>(k.sp ? 2 : 0) |
-                         static_cast<std::uint64_t>(k.sharded_parameters ? 1 : 0));
 }
 
 const Part& trunk(const MemoryInputs& in) { return *trunk_of(in.scenario.model); }
@@ -52,104 +45,130 @@ double score_bytes(const MemoryInputs& in, const ShardingKey& sharding) {
                    : 0.0;
 }
 
-const UnitProfile& unit_profile(const MemoryInputs& in, std::int64_t kind,
-                                const ShardingKey& sharding, Recompute recompute,
-                                MemoryCache& cache) {
-    auto& slot = cache.impl().units[{kind, sharding, recompute}];
-    if (slot) {
-        return *slot;
-    }
+OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& sharding) {
     const ModelSpec& model = in.scenario.model;
     const StackProfile& stack = in.scenario.stack;
-    const double residual = residual_bytes(in, sharding);
+    if (unit == embedding_unit) {
+        return embedding_ops(model, in.resolved, stack, sharding);
+    }
+    if (unit == head_unit) {
+        return head_ops(model, in.resolved, stack, sharding);
+    }
+    return block_ops(model.block_kinds[static_cast<std::size_t>(unit)], trunk(in).hidden, model,
+                     in.resolved, stack, sharding);
+}
+
+/// Block kinds, then embedding and head.
+std::vector<std::int64_t> units_of(const ModelSpec& model) {
+    std::vector<std::int64_t> out;
+    for (std::size_t kind = 0; kind < model.block_kinds.size(); ++kind) {
+        out.push_back(static_cast<std::int64_t>(kind));
+    }
+    out.push_back(embedding_unit);
+    out.push_back(head_unit);
+    return out;
+}
+
+/// `lists`: operators by unit.
+ShardedUnits build_units(const MemoryInputs& in, const ShardingKey& sharding,
+                         const std::vector<OpList>& lists, bool keep_ops) {
+    const TensorRules& rules = in.scenario.stack.tensors;
+    ShardedUnits out;
+    out.residual = residual_bytes(in, sharding);
+    out.scores = score_bytes(in, sharding);
     // DeepSpeed can cut the kept inputs of recomputed blocks over the tensor-parallel group; runs
     // that split parameters too are known to do so.
-    const bool cut = stack.tensors.partitioned_checkpoints && sharding.sharded_parameters &&
-                     !sharding.sp;
-    const double kept = cut ? residual / sharding.tp : residual;
-    OpList ops;
-    if (kind == embedding_unit) {
-        ops = embedding_ops(model, in.resolved, stack, sharding);
-    } else if (kind == head_unit) {
-        ops = head_ops(model, in.resolved, stack, sharding);
-    } else {
-        ops = block_ops(model.block_kinds[static_cast<std::size_t>(kind)], trunk(in).hidden, model,
-                        in.resolved, stack, sharding);
-    }
-    const bool block = kind >= 0;
-    slot = std::make_unique<UnitProfile>(profile_unit(std::move(ops),
-                                                      block ? recompute : Recompute::none,
-                                                      stack.tensors, kept,
-                                                      kind == head_unit ? 0.0 : residual));
-    return *slot;
-}
-
-/// Multi-token prediction: each module is a block with a head of its own.
-void add_prediction_modules(const MemoryInputs& in, const ShardingKey& sharding,
-                            Recompute recompute, MemoryCache& cache, std::vector<UnitRun>& out) {
-    for (const Part& part : in.scenario.model.parts) {
-        if (part.role != PartRole::mtp) {
-            continue;
+    const bool cut = rules.partitioned_checkpoints && sharding.sharded_parameters && !sharding.sp;
+    const double kept = cut ? out.residual / sharding.tp : out.residual;
+    const std::vector<std::int64_t> units = units_of(in.scenario.model);
+    out.profiles.reserve(recompute_kinds * units.size());
+    for (std::size_t i = 0; i < units.size(); ++i) {
+        const std::int64_t unit = units[i];
+        const OpList& ops = lists[i];
+        const double held = unit == head_unit ? 0.0 : out.residual;
+        if (unit == head_unit) {
+            for (const StoredTensor& tensor : ops.back().stored) {
+                out.logits += tensor.name == "logits" ? tensor.bytes : 0.0;
+            }
         }
-        for (const Run& run : part.runs) {
-            out.push_back({&unit_profile(in, run.kind, sharding, recompute, cache), run.count,
-                           false, recompute});
-            out.push_back({&unit_profile(in, head_unit, sharding, Recompute::none, cache),
-                           run.count, true, Recompute::none});
+        for (std::size_t k = 0; k < recompute_kinds; ++k) {
+            // only blocks are recomputed
+            if (unit < 0 && k > 0) {
+                continue;
+            }
+            out.profiles.push_back(
+                profile_unit(ops, static_cast<Recompute>(k), rules, kept, held));
+            if (keep_ops) {
+                out.profiles.back().ops = ops;
+            }
         }
-    }
-}
-
-/// Units of one chunk in forward order. `recomputed` of the slice's first blocks are recomputed.
-std::vector<UnitRun> chunk_units(const MemoryInputs& in, const Stage& stage, std::size_t chunk,
-                                 const ShardingKey& sharding, const RecomputePlan& plan,
-                                 MemoryCache& cache) {
-    std::vector<UnitRun> out;
-    if (stage.has_embedding && chunk == 0) {
-        out.push_back({&unit_profile(in, embedding_unit, sharding, Recompute::none, cache), 1, false,
-                       Recompute::none});
-    }
-    const auto chunks = static_cast<std::int64_t>(stage.chunks.size());
-    std::int64_t recomputed = stage.chunks[chunk].count;
-    if (plan.kind == Recompute::full && plan.layers_per_stage > 0) {
-        // k blocks of the stage, spread over its chunks from the first on
-        const auto c = static_cast<std::int64_t>(chunk);
-        recomputed = std::min(recomputed, plan.layers_per_stage / chunks +
-                                              (c < plan.layers_per_stage % chunks ? 1 : 0));
-    }
-    for (const KindCount& run : kinds_in(trunk(in), stage.chunks[chunk])) {
-        const std::int64_t first = std::min(run.count, recomputed);
-        recomputed -= first;
-        if (first > 0) {
-            out.push_back(
-                {&unit_profile(in, run.kind, sharding, plan.kind, cache), first, false, plan.kind});
-        }
-        if (run.count > first) {
-            const Recompute rest = plan.kind == Recompute::full ? Recompute::none : plan.kind;
-            out.push_back(
-                {&unit_profile(in, run.kind, sharding, rest, cache), run.count - first, false, rest});
-        }
-    }
-    if (stage.has_head && chunk + 1 == stage.chunks.size()) {
-        add_prediction_modules(in, sharding, plan.kind, cache, out);
-        out.push_back({&unit_profile(in, head_unit, sharding, Recompute::none, cache), 1, true,
-                       Recompute::none});
     }
     return out;
 }
 
+std::vector<OpList> operators_of(const MemoryInputs& in, const ShardingKey& sharding) {
+    std::vector<OpList> out;
+    for (const std::int64_t unit : units_of(in.scenario.model)) {
+        out.push_back(ops_of(in, unit, sharding));
+    }
+    return out;
+}
+
+const ShardedUnits& insert_units(const MemoryInputs& in, const ShardingKey& sharding,
+                                 const std::vector<OpList>& lists, MemoryCache::Impl& cache) {
+    if (cache.units.size() >= most_shardings) {
+        cache.units.clear();
+    }
+    return cache.units.emplace(sharding, build_units(in, sharding, lists, cache.keep_ops))
+        .first->second;
+}
+
+OutlineKey outline_key(const MemoryInputs& in, const Layout& layout) {
+    const RecomputePlan plan = in.tables.recompute(layout.recompute);
+    OutlineKey key;
+    key.micro_batches = representative_micro_batches(layout.schedule, layout.pp,
+                                                     micro_batches(in.resolved, layout));
+    key.recomputed_layers = plan.kind == Recompute::full ? plan.layers_per_stage : 0;
+    key.stage_map = layout.stage_map;
+    key.pp = layout.pp;
+    key.chunks = layout.chunks;
+    key.schedule = layout.schedule;
+    return key;
+}
+
 /// One gradient per distinct weight shape of the operators on the stage.
-double distinct_shapes(const std::vector<std::vector<UnitRun>>& units) {
-    std::set<std::pair<std::int64_t, std::int64_t>> shapes;
-    for (const auto& chunk : units) {
-        for (const UnitRun& run : chunk) {
-            for (const Op& op : run.unit->ops) {
+double placeholder_elements(const MemoryInputs& in, const Layout& layout,
+                            const StageOutline& stage, MemoryCache::Impl& cache) {
+    const TensorRules& rules = in.scenario.stack.tensors;
+    if (!rules.weight_gradient_placeholder || !rules.fused_weight_gradient) {
+        return 0.0;
+    }
+    const ShardingKey sharding = sharding_of(layout);
+    ParametersKey key;
+    key.tp = sharding.tp;
+    key.ep = sharding.ep;
+    key.etp = sharding.etp;
+    std::vector<ProductShapes>& known = cache.shapes[key];
+    if (known.empty()) {
+        for (const std::int64_t unit : units_of(in.scenario.model)) {
+            ProductShapes shapes;
+            for (const Op& op : ops_of(in, unit, sharding)) {
                 const bool product = op.kind == OpKind::linear || op.kind == OpKind::head ||
                                      op.kind == OpKind::grouped_linear;
                 if (product && !op.frozen) {
-                    shapes.emplace(op.gemm.n, op.gemm.k);
+                    shapes.emplace_back(op.gemm.n, op.gemm.k);
                 }
             }
+            known.push_back(std::move(shapes));
+        }
+    }
+    std::set<std::pair<std::int64_t, std::int64_t>> shapes;
+    for (const ChunkOutline& chunk : stage.chunks) {
+        for (const UnitCount& run : chunk) {
+            const auto kinds = static_cast<std::int64_t>(in.scenario.model.block_kinds.size());
+            const std::int64_t at = run.unit >= 0 ? run.unit : kinds - 1 - run.unit;
+            const ProductShapes& of_unit = known[static_cast<std::size_t>(at)];
+            shapes.insert(of_unit.begin(), of_unit.end());
         }
     }
     double elements = 0.0;
@@ -186,95 +205,276 @@ StageParameters stage_parameters(const MemoryInputs& in, const Layout& layout, c
     return out;
 }
 
-StageMemory build_stage(const MemoryInputs& in, const Layout& layout, const StageKey& key,
-                        const Stage& stage, std::int64_t index, MemoryCache& cache) {
-    const TensorRules& rules = in.scenario.stack.tensors;
-    const RecomputePlan plan = in.tables.recompute(layout.recompute);
-    StageMemory out;
-    std::vector<ChunkProfile> chunks;
-    for (std::size_t c = 0; c < stage.chunks.size(); ++c) {
-        out.units.push_back(chunk_units(in, stage, c, key.sharding, plan, cache));
-        chunks.push_back(profile_chunk(out.units.back()));
-    }
-    out.live = replay(chunks, layout.schedule, layout.pp, index, key.micro_batches);
-    for (std::size_t c = 0; c < chunks.size(); ++c) {
-        for (const UnitRun& run : out.units[c]) {
-            const double per_micro_batch =
-                run.head ? 0.0 : static_cast<double>(run.count) * run.unit->stored_bytes();
-            out.stored_bytes += static_cast<double>(out.live.in_flight[c]) * per_micro_batch;
+const std::vector<StageParameters>& cached_parameters(const MemoryInputs& in, const Layout& layout,
+                                                      const Placement& placement,
+                                                      const ParametersKey& key,
+                                                      const PipelineOutline& outline,
+                                                      MemoryCache::Impl& cache) {
+    std::vector<StageParameters>& slot = cache.parameters[key];
+    if (slot.empty()) {
+        for (const std::size_t first : outline.structures) {
+            slot.push_back(stage_parameters(in, layout, placement.stages[first]));
+            slot.back().placeholders =
+                placeholder_elements(in, layout, outline.stages[first], cache);
         }
     }
-    // The unit that runs and the next one must be on the device.
-    double largest = 0.0;
-    for (const auto& chunk : out.units) {
-        for (const UnitRun& run : chunk) {
-            largest = std::max(largest, run.head ? 0.0 : run.unit->stored_bytes());
+    return slot;
+}
+
+StateFigures::Sum sum_of(const PartSum& parts) {
+    return {parts.by_kind(), parts.by_kind().total().value()};
+}
+
+StateFigures state_figures(const MemoryInputs& in, const Layout& layout, const StageParameters& p) {
+    const auto gathered = [&](UnitPhase phase) {
+        PartSum sum;
+        add_gathered_units(in.resolved, in.scenario.stack, layout, p, phase, sum);
+        return sum_of(sum);
+    };
+    const auto persistent = [&](bool gradients) {
+        PartSum sum;
+        add_persistent(in.scenario, in.resolved, layout, p, gradients, sum);
+        return sum_of(sum);
+    };
+    StateFigures out;
+    out.parameters = p;
+    out.persistent = persistent(true);
+    out.early = persistent(false);
+    out.gathered_forward = gathered(UnitPhase::forward);
+    out.gathered_loss = gathered(UnitPhase::loss);
+    out.gathered_backward = gathered(UnitPhase::backward);
+    PartSum step;
+    add_step_temporaries(in.resolved, in.scenario.stack, layout, p, step);
+    out.step = sum_of(step);
+    return out;
+}
+
+StatesKey states_key(const Layout& layout, const ParametersKey& parameters) {
+    StatesKey key;
+    key.parameters = parameters;
+    key.dp = layout.dp;
+    key.shard_group = layout.shard_group;
+    key.cp = layout.cp;
+    key.offload_optimizer = layout.offload_optimizer;
+    key.offload_parameters = layout.offload_parameters;
+    key.shard = layout.shard;
+    key.reshard = layout.reshard;
+    key.prefetch = layout.prefetch;
+    key.wrap = layout.wrap;
+    return key;
+}
+
+} // namespace
+
+std::size_t ShardingHash::operator()(const ShardingKey& k) const {
+    std::size_t seed = mix(static_cast<std::uint64_t>(k.micro_batch),
+                           static_cast<std::uint64_t>(k.tp) << 32U |
+                               static_cast<std::uint64_t>(k.cp));
+    return mix(seed, static_cast<std::uint64_t>(k.ep) << 32U |
+                         static_cast<std::uint64_t>(k.etp) << 8U |
+                         static_cast<std::uint64_t>(k.cp_kind) << 2U |
+                         static_cast<std::uint64_t>(k.sp ? 2 : 0) |
+                         static_cast<std::uint64_t>(k.sharded_parameters ? 1 : 0));
+}
+
+std::size_t OutlineHash::operator()(const OutlineKey& k) const {
+    const std::size_t seed = mix(static_cast<std::uint64_t>(k.micro_batches),
+                                 static_cast<std::uint64_t>(k.recomputed_layers));
+    return mix(seed, static_cast<std::uint64_t>(k.stage_map) << 36U ^
+                         static_cast<std::uint64_t>(k.pp) << 20U ^
+                         static_cast<std::uint64_t>(k.chunks) << 4U ^
+                         static_cast<std::uint64_t>(k.schedule));
+}
+
+std::size_t ParametersHash::operator()(const ParametersKey& k) const {
+    const std::size_t seed = mix(OutlineHash()(k.outline), static_cast<std::uint64_t>(k.tp));
+    return mix(seed, static_cast<std::uint64_t>(k.ep) << 32U | static_cast<std::uint64_t>(k.etp));
+}
+
+const UnitProfile& ShardedUnits::of(std::int64_t unit, Recompute recompute) const {
+    if (unit >= 0) {
+        return profiles[recompute_kinds * static_cast<std::size_t>(unit) +
+                        static_cast<std::size_t>(recompute)];
+    }
+    return profiles[profiles.size() - (unit == head_unit ? 1 : 2)];
+}
+
+void take_operators(const MemoryInputs& in, const Layout& layout, const std::vector<OpList>& ops,
+                    MemoryCache& cache) {
+    const ShardingKey sharding = sharding_of(layout);
+    if (cache.impl().units.count(sharding) == 0) {
+        insert_units(in, sharding, ops, cache.impl());
+    }
+}
+
+LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
+                           const Placement& placement, MemoryCache& cache) {
+    MemoryCache::Impl& c = cache.impl();
+    LayoutMemory out;
+    const ShardingKey sharding = sharding_of(layout);
+    const auto units = c.units.find(sharding);
+    out.units = units != c.units.end()
+                    ? &units->second
+                    : &insert_units(in, sharding, operators_of(in, sharding), c);
+    const OutlineKey key = outline_key(in, layout);
+    auto outline = c.outlines.find(key);
+    if (outline == c.outlines.end()) {
+        outline = c.outlines
+                      .emplace(key, outline_of(in.scenario.model, layout, placement.stages,
+                                               key.micro_batches, key.recomputed_layers))
+                      .first;
+    }
+    out.outline = &outline->second;
+    ParametersKey parameters{key, sharding.tp, sharding.ep, sharding.etp};
+    parameters.outline.micro_batches = 0;
+    const StatesKey states = states_key(layout, parameters);
+    if (c.states.empty() || !(states == c.states_key)) {
+        c.states.clear();
+        for (const StageParameters& p :
+             cached_parameters(in, layout, placement, parameters, *out.outline, c)) {
+            c.states.push_back(state_figures(in, layout, p));
         }
+        c.states_key = states;
     }
-    out.offloadable_bytes = std::max(0.0, out.stored_bytes - 2.0 * largest);
-    out.parameters = stage_parameters(in, layout, stage);
-    out.parameters.placeholders = distinct_shapes(out.units);
-    const double residual = residual_bytes(in, key.sharding);
-    if (layout.pp > 1) {
-        out.message_bytes = static_cast<double>(rules.message_buffers) * residual;
-    }
-    const bool gathers = rules.gather_buffer == GatherBuffer::everywhere ||
-                         (rules.gather_buffer == GatherBuffer::head && stage.has_head);
-    if (gathers && key.sharding.sp) {
-        out.buffer_bytes = residual * key.sharding.tp;
-    }
-    if (rules.score_buffer && plan.kind != Recompute::full) {
-        out.buffer_bytes += score_bytes(in, key.sharding);
-    }
-    if (stage.has_head && key.micro_batches > 1 && rules.output_buffers > 0) {
-        const Op& head = out.units.back().back().unit->ops.back();
-        for (const StoredTensor& tensor : head.stored) {
-            if (tensor.name == "logits") {
-                out.earlier_logits = static_cast<double>(rules.output_buffers) * tensor.bytes;
-            }
-        }
-    }
+    out.states = &c.states;
+    out.recompute = in.tables.recompute(layout.recompute).kind;
+    out.micro_batches = key.micro_batches;
+    out.sp = sharding.sp;
+    out.gathered_residual = out.units->residual * sharding.tp;
     for (const BlockKind& kind : in.scenario.model.block_kinds) {
         out.grouped_experts = out.grouped_experts || kind.ffn.kind == FfnKind::moe;
     }
     return out;
 }
 
+namespace {
+
+/// What one chunk holds per micro-batch, and its peaks beyond what was alive before.
+struct ChunkFigures {
+    double stored = 0.0;
+    double kept = 0.0;    ///< of `stored`: all units but the head
+    double largest = 0.0; ///< of one unit but the head
+    LivePeak forward, loss, backward;
+};
+
+void raise(LivePeak& peak, double bytes, std::size_t run, bool in_backward) {
+    if (bytes > peak.bytes) {
+        peak.bytes = bytes;
+        peak.run = run;
+        peak.in_backward = in_backward;
+    }
+}
+
+ChunkFigures chunk_figures(const LayoutMemory& memory, const ChunkOutline& chunk) {
+    ChunkFigures out;
+    for (std::size_t i = 0; i < chunk.size(); ++i) {
+        const UnitCount& run = chunk[i];
+        const UnitProfile& unit = memory.profile(run);
+        // The last of a row of equal units sees the most already stored.
+        const double before =
+            out.stored + static_cast<double>(run.count - 1) * unit.stored_bytes;
+        const double all = static_cast<double>(run.count) * unit.stored_bytes;
+        if (run.unit == head_unit) {
+            raise(out.loss, before + unit.forward.bytes, i, false);
+            raise(out.loss, before + unit.backward.bytes, i, true);
+        } else {
+            raise(out.forward, before + unit.forward.bytes, i, false);
+            raise(out.backward, before + unit.backward.bytes, i, true);
+            out.kept += all;
+            out.largest = std::max(out.largest, unit.stored_bytes);
+        }
+        out.stored += all;
+    }
+    return out;
+}
+
+void consider(LivePeak& worst, const LivePeak& own, double others, const Instant& at) {
+    if (own.bytes > 0.0 && others + own.bytes > worst.bytes) {
+        worst = own;
+        worst.bytes = others + own.bytes;
+        worst.at = &at;
+    }
+}
+
 } // namespace
 
-std::size_t StageKeyHash::operator()(const StageKey& k) const {
-    std::size_t seed = hash_of(k.sharding, 1);
-    seed = mix(seed, static_cast<std::uint64_t>(k.pp) << 32U | static_cast<std::uint64_t>(k.chunks));
-    seed = mix(seed, static_cast<std::uint64_t>(k.micro_batches));
-    return mix(seed, static_cast<std::uint64_t>(k.stage_map) << 32U |
-                         static_cast<std::uint64_t>(k.recompute) << 4U |
-                         static_cast<std::uint64_t>(k.schedule));
+StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, std::size_t stage) {
+    const TensorRules& rules = in.scenario.stack.tensors;
+    const StageOutline& outline = memory.stage(stage);
+    constexpr std::size_t few = 4;
+    std::array<ChunkFigures, few> here;
+    std::vector<ChunkFigures> many;
+    ChunkFigures* groups = here.data();
+    if (outline.groups.size() > few) {
+        many.resize(outline.groups.size());
+        groups = many.data();
+    }
+    StageFigures out;
+    double largest = 0.0;
+    for (std::size_t g = 0; g < outline.groups.size(); ++g) {
+        groups[g] = chunk_figures(memory, outline.chunks[outline.groups[g]]);
+        out.stored += outline.in_flight_by_group[g] * groups[g].kept;
+        largest = std::max(largest, groups[g].largest);
+    }
+    // The unit that runs and the next one must be on the device.
+    out.offloadable = std::max(0.0, out.stored - 2.0 * largest);
+    for (const Instant& instant : outline.instants) {
+        double others = 0.0;
+        for (std::size_t g = 0; g < outline.groups.size(); ++g) {
+            others += instant.alive_by_group[g] * groups[g].stored;
+        }
+        const ChunkFigures& own = groups[outline.group_of[instant.chunk]];
+        consider(instant.forward ? out.forward : out.backward,
+                 instant.forward ? own.forward : own.backward, others, instant);
+        consider(out.loss, own.loss, others, instant);
+    }
+    if (memory.outline->stages.size() > 1) {
+        out.messages = static_cast<double>(rules.message_buffers) * memory.units->residual;
+    }
+    const bool gathers = rules.gather_buffer == GatherBuffer::everywhere ||
+                         (rules.gather_buffer == GatherBuffer::head && outline.has_head);
+    if (gathers && memory.sp) {
+        out.buffer = memory.gathered_residual;
+    }
+    if (rules.score_buffer && memory.recompute != Recompute::full) {
+        out.buffer += memory.units->scores;
+    }
+    if (outline.has_head && memory.micro_batches > 1 && rules.output_buffers > 0) {
+        out.earlier_logits = static_cast<double>(rules.output_buffers) * memory.units->logits;
+    }
+    return out;
 }
 
-std::size_t MemoryCache::Impl::UnitKeyHash::operator()(const UnitKey& k) const {
-    return mix(hash_of(k.sharding, 2), static_cast<std::uint64_t>(k.kind + 2) << 2U |
-                                           static_cast<std::uint64_t>(k.recompute));
+namespace {
+
+void add(BytesByKind& sum, const BytesByKind& other, double factor) {
+    for (std::size_t i = 0; i < tensor_kind_count; ++i) {
+        sum.amounts[i] += factor * other.amounts[i];
+    }
 }
 
-const std::vector<StageMemory>& stage_memories(const MemoryInputs& in, const Layout& layout,
-                                               const Placement& placement, MemoryCache& cache) {
-    StageKey key;
-    key.sharding = sharding_of(layout);
-    key.pp = layout.pp;
-    key.chunks = layout.chunks;
-    key.micro_batches = representative_micro_batches(layout.schedule, layout.pp,
-                                                     micro_batches(in.resolved, layout));
-    key.stage_map = layout.stage_map;
-    key.recompute = layout.recompute;
-    key.schedule = layout.schedule;
-    auto& slot = cache.impl().stages[key];
-    if (slot.empty()) {
-        for (std::size_t i = 0; i < placement.stages.size(); ++i) {
-            slot.push_back(build_stage(in, layout, key, placement.stages[i],
-                                       static_cast<std::int64_t>(i), cache));
+} // namespace
+
+void add_live_set(const LayoutMemory& memory, std::size_t stage, const LivePeak& peak,
+                  BytesByKind& sum) {
+    const StageOutline& outline = memory.stage(stage);
+    for (std::size_t g = 0; g < outline.groups.size(); ++g) {
+        const double alive = peak.at->alive_by_group[g];
+        if (alive == 0.0) {
+            continue;
+        }
+        for (const UnitCount& run : outline.chunks[outline.groups[g]]) {
+            add(sum, memory.profile(run).stored, alive * static_cast<double>(run.count));
         }
     }
-    return slot;
+    const ChunkOutline& chunk = outline.chunks[peak.at->chunk];
+    for (std::size_t i = 0; i < peak.run; ++i) {
+        add(sum, memory.profile(chunk[i]).stored, static_cast<double>(chunk[i].count));
+    }
+    const UnitCount& run = chunk[peak.run];
+    const UnitProfile& unit = memory.profile(run);
+    add(sum, unit.stored, static_cast<double>(run.count - 1));
+    add(sum, peak.in_backward ? unit.backward.parts : unit.forward.parts, 1.0);
 }
 
 MemoryCache::MemoryCache() : impl_(std::make_unique<Impl>()) {}

@@ -1,70 +1,164 @@
 #pragma once
 
-#include <map>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "simulator/memory/memory.hpp"
 #include "simulator/memory/profile.hpp"
+#include "simulator/memory/stage_outline.hpp"
 #include "simulator/memory/states.hpp"
 
-/// Private to simulator/memory: the cached parts of an estimate.
+/// Private to simulator/memory: the cached parts of an estimate, each keyed by the projection of
+/// the Layout that it reads.
 namespace shardplan::sim {
 
-/// The projection of a Layout that the live set of its stages reads.
-struct StageKey {
-    ShardingKey sharding;
-    std::int32_t pp = 1;
-    std::int32_t chunks = 1;
+struct ShardingHash {
+    std::size_t operator()(const ShardingKey& key) const;
+};
+
+/// Every unit of the model under one sharding and each kind of recomputation.
+struct ShardedUnits {
+    std::vector<UnitProfile> profiles;
+    double residual = 0.0; ///< bytes of the residual stream
+    double scores = 0.0;   ///< of one block, where they are written to memory
+    double logits = 0.0;   ///< that the loss keeps
+
+    [[nodiscard]] const UnitProfile& of(std::int64_t unit, Recompute recompute) const;
+};
+
+/// The projection that an outline reads.
+struct OutlineKey {
     std::int64_t micro_batches = 1; ///< representative
+    std::int64_t recomputed_layers = 0;
     std::uint32_t stage_map = 0;
-    std::uint32_t recompute = 0;
+    std::uint16_t pp = 1;
+    std::uint16_t chunks = 1;
     ScheduleKind schedule = ScheduleKind::one_f_one_b;
 
-    friend bool operator==(const StageKey&, const StageKey&) = default;
+    friend bool operator==(const OutlineKey&, const OutlineKey&) = default;
 };
-struct StageKeyHash {
-    std::size_t operator()(const StageKey& key) const;
+struct OutlineHash {
+    std::size_t operator()(const OutlineKey& key) const;
 };
 
-/// Everything about one stage that does not depend on how data-parallel ranks share states.
-struct StageMemory {
-    StageParameters parameters;
-    LiveSet live;
-    std::vector<std::vector<UnitRun>> units; ///< per chunk, for explain
-    double stored_bytes = 0.0; ///< of all units but the head, at the fullest instant
-    double offloadable_bytes = 0.0; ///< stored activations that no running unit needs
-    double message_bytes = 0.0;
-    double buffer_bytes = 0.0; ///< global gather buffer
-    double earlier_logits = 0.0;
-    bool grouped_experts = false;
+/// The projection that parameters on a stage read: an outline for any number of micro-batches, and
+/// what splits parameters before data parallelism.
+struct ParametersKey {
+    OutlineKey outline;
+    std::int32_t tp = 1;
+    std::int32_t ep = 1;
+    std::int32_t etp = 1;
+
+    friend bool operator==(const ParametersKey&, const ParametersKey&) = default;
 };
+struct ParametersHash {
+    std::size_t operator()(const ParametersKey& key) const;
+};
+
+/// The projection that states on a stage read.
+struct StatesKey {
+    ParametersKey parameters;
+    std::uint32_t dp = 0;
+    std::uint32_t shard_group = 0;
+    std::uint16_t cp = 0;
+    std::uint16_t offload_optimizer = 0;
+    std::uint16_t offload_parameters = 0;
+    Shard shard = Shard::none;
+    bool reshard = true;
+    std::uint8_t prefetch = 1;
+    WrapUnit wrap = WrapUnit::block;
+
+    friend bool operator==(const StatesKey&, const StatesKey&) = default;
+};
+
+/// What stays through the step on a rank of a stage, and what sharding adds in each phase.
+struct StateFigures {
+    struct Sum {
+        BytesByKind kinds;
+        double bytes = 0.0;
+    };
+    StageParameters parameters;
+    Sum persistent;
+    Sum early; ///< persistent before there are gradients
+    Sum gathered_forward, gathered_loss, gathered_backward;
+    Sum step; ///< temporaries of the optimizer
+};
+
+/// Distinct shapes (n, k) of the products of one unit that have weight gradients.
+using ProductShapes = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 struct MemoryCache::Impl {
-    struct UnitKey {
-        std::int64_t kind = 0; ///< block kind; -1 embedding, -2 head
-        ShardingKey sharding;
-        Recompute recompute = Recompute::none;
-        friend bool operator==(const UnitKey&, const UnitKey&) = default;
-    };
-    struct UnitKeyHash {
-        std::size_t operator()(const UnitKey& key) const;
-    };
-    std::unordered_map<UnitKey, std::unique_ptr<UnitProfile>, UnitKeyHash> units;
-    std::unordered_map<StageKey, std::vector<StageMemory>, StageKeyHash> stages;
+    std::unordered_map<ShardingKey, ShardedUnits, ShardingHash> units;
+    std::unordered_map<OutlineKey, PipelineOutline, OutlineHash> outlines;
+    std::unordered_map<ParametersKey, std::vector<StageParameters>, ParametersHash> parameters;
+    /// By unit: block kinds, embedding, head. Keyed without the outline.
+    std::unordered_map<ParametersKey, std::vector<ProductShapes>, ParametersHash> shapes;
+    /// Of the last layout: a search changes what they read seldom.
+    StatesKey states_key;
+    std::vector<StateFigures> states; ///< by structure
+    std::vector<bool> large_workspaces; ///< by node group
+    bool keep_ops = false;              ///< explain reads the operators of units
 };
 
-/// The stages of a layout, from the cache.
-const std::vector<StageMemory>& stage_memories(const MemoryInputs& in, const Layout& layout,
-                                               const Placement& placement, MemoryCache& cache);
+/// Where the live set of a stage peaks in one phase.
+struct LivePeak {
+    double bytes = 0.0;
+    const Instant* at = nullptr; ///< none where the stage has no such phase
+    std::size_t run = 0;         ///< units of the chunk that are running
+    bool in_backward = false;
+};
 
-/// The tensors alive at a peak of the live set, by kind and name.
-std::vector<MemoryPart> live_set_parts(const MemoryInputs& in, const StageMemory& stage,
-                                       const UnitPeak& peak);
+/// Bytes on a rank of one stage besides its states.
+struct StageFigures {
+    LivePeak forward, loss, backward;
+    double stored = 0.0;      ///< of all units but the head, at the fullest instant
+    double offloadable = 0.0; ///< stored activations that no running unit needs
+    double messages = 0.0;
+    double buffer = 0.0; ///< global gather and score buffers
+    double earlier_logits = 0.0;
+};
 
-/// Everything allocated on the device in one phase of one stage, part by part.
+/// Everything that the memory of one layout is put together from.
+struct LayoutMemory {
+    const PipelineOutline* outline = nullptr;
+    const ShardedUnits* units = nullptr;
+    const std::vector<StateFigures>* states = nullptr;
+    Recompute recompute = Recompute::none;
+    std::int64_t micro_batches = 1; ///< representative
+    double gathered_residual = 0.0; ///< bytes of the residual stream before sp splits it
+    bool sp = false;
+    bool grouped_experts = false;
+
+    [[nodiscard]] const StageOutline& stage(std::size_t index) const {
+        return outline->stages[index];
+    }
+    [[nodiscard]] const StateFigures& state(std::size_t index) const {
+        return (*states)[outline->stages[index].structure];
+    }
+    [[nodiscard]] const UnitProfile& profile(const UnitCount& run) const {
+        return units->of(run.unit, run.planned ? recompute : Recompute::none);
+    }
+};
+
+/// Looks up or builds the parts of a layout. Valid until the cache is used again.
+LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
+                           const Placement& placement, MemoryCache& cache);
+
+StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, std::size_t stage);
+
+/// The live set at a peak, by kind.
+void add_live_set(const LayoutMemory& memory, std::size_t stage, const LivePeak& peak,
+                  BytesByKind& sum);
+
+/// The tensors alive at a peak of the live set, by kind and name. Needs operators.
+std::vector<MemoryPart> live_set_parts(const MemoryInputs& in, const LayoutMemory& memory,
+                                       std::size_t stage, const LivePeak& peak);
+
+/// Everything allocated on the device in one phase of one stage, part by part. Needs operators.
 std::vector<MemoryPart> allocated_parts(const MemoryInputs& in, const Layout& layout,
-                                        const StageMemory& stage, Phase phase, const Device& device);
+                                        const LayoutMemory& memory, std::size_t stage, Phase phase,
+                                        bool large_workspaces);
 
 } // namespace shardplan::sim

@@ -33,9 +33,7 @@ public:
     }
     Term explain(const std::string& text, std::size_t index) {
         const Layout l = layout(text);
-        MemoryCache cache;
-        return explain_memory({scenario, resolved, tables}, l, place(scenario, l, tables), cache,
-                              index);
+        return explain_memory({scenario, resolved, tables}, l, place(scenario, l, tables), index);
     }
 
     Scenario scenario;

@@ -75,8 +75,8 @@ double block_bytes(const Published& p, bool sequence_parallel, Recompute recompu
     }
     const double residual = 2.0 * 2048.0 * static_cast<double>(p.micro_batch * p.hidden) /
                             (sequence_parallel ? static_cast<double>(tp) : 1.0);
-    return profile_unit(std::move(ops), recompute, scenario.stack.tensors, residual, residual)
-        .stored_bytes();
+    return profile_unit(ops, recompute, scenario.stack.tensors, residual, residual)
+        .stored_bytes;
 }
 
 /// Activations of the first stage: layers of a chunk for each chunk pass in flight.

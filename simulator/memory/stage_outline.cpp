@@ -1,0 +1,215 @@
+#include "simulator/memory/stage_outline.hpp"
+
+#include <algorithm>
+
+#include "simulator/schedule/pass_order.hpp"
+
+namespace shardplan::sim {
+
+namespace {
+
+/// Multi-token prediction: each module is a block with a head of its own.
+void add_prediction_modules(const ModelSpec& model, ChunkOutline& out) {
+    for (const Part& part : model.parts) {
+        if (part.role != PartRole::mtp) {
+            continue;
+        }
+        for (const Run& run : part.runs) {
+            out.push_back({run.kind, run.count, true});
+            out.push_back({head_unit, run.count, false});
+        }
+    }
+}
+
+ChunkOutline chunk_outline(const ModelSpec& model, const Stage& stage, std::size_t chunk,
+                           std::int64_t recomputed_layers) {
+    ChunkOutline out;
+    if (stage.has_embedding && chunk == 0) {
+        out.push_back({embedding_unit, 1, false});
+    }
+    const auto chunks = static_cast<std::int64_t>(stage.chunks.size());
+    std::int64_t planned = stage.chunks[chunk].count;
+    if (recomputed_layers > 0) {
+        // k blocks of the stage, spread over its chunks from the first on
+        const auto c = static_cast<std::int64_t>(chunk);
+        planned = std::min(planned, recomputed_layers / chunks +
+                                        (c < recomputed_layers % chunks ? 1 : 0));
+    }
+    for (const KindCount& run : kinds_in(*trunk_of(model), stage.chunks[chunk])) {
+        const std::int64_t first = std::min(run.count, planned);
+        planned -= first;
+        if (first > 0) {
+            out.push_back({run.kind, first, true});
+        }
+        if (run.count > first) {
+            out.push_back({run.kind, run.count - first, false});
+        }
+    }
+    if (stage.has_head && chunk + 1 == stage.chunks.size()) {
+        add_prediction_modules(model, out);
+        out.push_back({head_unit, 1, false});
+    }
+    return out;
+}
+
+void group_chunks(StageOutline& out) {
+    for (std::size_t c = 0; c < out.chunks.size(); ++c) {
+        std::size_t group = 0;
+        while (group < out.groups.size() && !(out.chunks[out.groups[group]] == out.chunks[c])) {
+            ++group;
+        }
+        if (group == out.groups.size()) {
+            out.groups.push_back(c);
+        }
+        out.group_of.push_back(group);
+    }
+}
+
+bool covers(const std::vector<double>& a, const std::vector<double>& b) {
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        if (a[i] < b[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/// Same kind of pass over the same units, and never less alive.
+bool covers(const StageOutline& stage, const Instant& a, const Instant& b) {
+    return a.forward == b.forward && stage.group_of[a.chunk] == stage.group_of[b.chunk] &&
+           covers(a.alive_by_group, b.alive_by_group);
+}
+
+/// Keeps the instants that no other one covers, the first of equals.
+void offer(StageOutline& stage, const Instant& instant) {
+    for (const Instant& known : stage.instants) {
+        if (covers(stage, known, instant)) {
+            return;
+        }
+    }
+    std::erase_if(stage.instants,
+                  [&](const Instant& known) { return covers(stage, instant, known); });
+    stage.instants.push_back(instant);
+}
+
+/// One chunk: the first passes fill the pipeline, then one micro-batch takes the place of another.
+void walk_single_chunk(const Layout& layout, std::size_t index, std::int64_t micro_batches,
+                       StageOutline& out) {
+    const std::int64_t after = std::int64_t{layout.pp} - static_cast<std::int64_t>(index) - 1;
+    std::int64_t warm_up = after;
+    if (layout.schedule == ScheduleKind::gpipe) {
+        warm_up = micro_batches;
+    } else if (layout.schedule == ScheduleKind::zb_h2) {
+        warm_up = 2 * after;
+    }
+    const std::int64_t alive = std::max<std::int64_t>(std::min(warm_up, micro_batches - 1), 0);
+    out.in_flight = {alive + 1};
+    for (const bool forward : {true, false}) {
+        out.instants.push_back({forward, 0, {alive}, {static_cast<double>(alive)}});
+    }
+}
+
+void walk_passes(const Layout& layout, std::size_t index, std::int64_t micro_batches,
+                 StageOutline& out) {
+    const auto chunks = out.chunks.size();
+    out.in_flight.assign(chunks, 0);
+    Instant now;
+    now.alive.assign(chunks, 0);
+    now.alive_by_group.assign(out.groups.size(), 0.0);
+    for (const Pass& pass :
+         pass_order(layout.schedule, layout.pp, static_cast<std::int64_t>(index),
+                    static_cast<std::int64_t>(chunks), micro_batches)) {
+        now.chunk = static_cast<std::size_t>(pass.chunk);
+        now.forward = pass.forward;
+        const std::size_t group = out.group_of[now.chunk];
+        if (!pass.forward) {
+            --now.alive[now.chunk];
+            now.alive_by_group[group] -= 1.0;
+        }
+        offer(out, now);
+        if (pass.forward) {
+            ++now.alive[now.chunk];
+            now.alive_by_group[group] += 1.0;
+            out.in_flight[now.chunk] = std::max(out.in_flight[now.chunk], now.alive[now.chunk]);
+        }
+    }
+}
+
+bool runs_the_same(const StageOutline& a, const StageOutline& b) {
+    return a.has_embedding == b.has_embedding && a.has_head == b.has_head && a.chunks == b.chunks;
+}
+
+/// Does every instant of `b` have one of `a` with no less alive, absolutely and relative to what is
+/// in flight at most? Then nothing derived from the live set is larger on `b`.
+bool dominates(const StageOutline& a, const StageOutline& b) {
+    return std::all_of(b.instants.begin(), b.instants.end(), [&](const Instant& worse) {
+        return std::any_of(a.instants.begin(), a.instants.end(), [&](const Instant& better) {
+            if (!covers(a, better, worse)) {
+                return false;
+            }
+            for (std::size_t g = 0; g < a.groups.size(); ++g) {
+                const double rest_a = better.alive_by_group[g] - a.in_flight_by_group[g];
+                const double rest_b = worse.alive_by_group[g] - b.in_flight_by_group[g];
+                if (rest_a < rest_b) {
+                    return false;
+                }
+            }
+            return true;
+        });
+    });
+}
+
+/// Sets structure and dominated_by of the last stage.
+void compare_with_earlier(PipelineOutline& out) {
+    const std::size_t last = out.stages.size() - 1;
+    StageOutline& stage = out.stages[last];
+    stage.dominated_by = last;
+    stage.structure = 0;
+    while (stage.structure < out.structures.size() &&
+           !runs_the_same(out.stages[out.structures[stage.structure]], stage)) {
+        ++stage.structure;
+    }
+    if (stage.structure == out.structures.size()) {
+        out.structures.push_back(last);
+    }
+    for (const std::size_t leader : out.leading) {
+        if (out.stages[leader].structure == stage.structure &&
+            dominates(out.stages[leader], stage)) {
+            stage.dominated_by = leader;
+            return;
+        }
+    }
+    out.leading.push_back(last);
+}
+
+} // namespace
+
+PipelineOutline outline_of(const ModelSpec& model, const Layout& layout,
+                           const std::vector<Stage>& stages, std::int64_t micro_batches,
+                           std::int64_t recomputed_layers) {
+    PipelineOutline out;
+    out.stages.reserve(stages.size());
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+        StageOutline stage;
+        stage.has_embedding = stages[i].has_embedding;
+        stage.has_head = stages[i].has_head;
+        for (std::size_t c = 0; c < stages[i].chunks.size(); ++c) {
+            stage.chunks.push_back(chunk_outline(model, stages[i], c, recomputed_layers));
+        }
+        group_chunks(stage);
+        if (stage.chunks.size() == 1) {
+            walk_single_chunk(layout, i, micro_batches, stage);
+        } else {
+            walk_passes(layout, i, micro_batches, stage);
+        }
+        stage.in_flight_by_group.assign(stage.groups.size(), 0.0);
+        for (std::size_t c = 0; c < stage.chunks.size(); ++c) {
+            stage.in_flight_by_group[stage.group_of[c]] += static_cast<double>(stage.in_flight[c]);
+        }
+        out.stages.push_back(std::move(stage));
+        compare_with_earlier(out);
+    }
+    return out;
+}
+
+} // namespace shardplan::sim
