@@ -82,10 +82,10 @@ void print_assumptions(std::ostream& out, const std::vector<sim::Assumption>& as
     if (!plain.empty()) {
         constexpr std::size_t shown = 4;
         const std::size_t n = std::min(shown, plain.size());
-        out << fmt::format("  {} fields at their defaults ({}{}); --json lists them\n", plain.size(),
-                           fmt::join(plain.begin(), plain.begin() + static_cast<std::ptrdiff_t>(n),
-                                     ", "),
-                           plain.size() > shown ? ", ..." : "");
+        out << fmt::format(
+            "  {} fields at their defaults ({}{}); --json lists them\n", plain.size(),
+            fmt::join(plain.begin(), plain.begin() + static_cast<std::ptrdiff_t>(n), ", "),
+            plain.size() > shown ? ", ..." : "");
     }
 }
 

@@ -20,8 +20,8 @@ Entries list_features() {
     std::vector<sim::CatalogueEntry> out;
     const auto& names = sim::EnumNames<sim::Feature>::names;
     for (std::size_t i = 0; i < names.size(); ++i) {
-        out.push_back({std::string(names[i]),
-                       std::string(sim::doc_of(static_cast<sim::Feature>(i)))});
+        out.push_back(
+            {std::string(names[i]), std::string(sim::doc_of(static_cast<sim::Feature>(i)))});
     }
     return out;
 }

@@ -70,9 +70,9 @@ std::string reason_of(const sim::Estimate& plan, const sim::Estimate& best) {
                              ? plan.time.total.value / best.time.total.value - 1.0
                              : 0.0;
     const std::string lost = ratio > 0.0 ? where_it_loses(plan.time, best.time) : "";
-    std::string out = ratio < 0.0 ? fmt::format("{:.1f} % faster, {}", -100.0 * ratio,
-                                                name_of(plan.verdict))
-                                  : fmt::format("{:+.1f} %", 100.0 * ratio);
+    std::string out =
+        ratio < 0.0 ? fmt::format("{:.1f} % faster, {}", -100.0 * ratio, name_of(plan.verdict))
+                    : fmt::format("{:+.1f} %", 100.0 * ratio);
     if (!lost.empty()) {
         out += ": " + lost;
     }

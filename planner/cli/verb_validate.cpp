@@ -155,8 +155,9 @@ void print_rows(const Console& console, const std::vector<sim::RunRecord>& recor
             const double predicted = m.rank == "first"  ? picks->first
                                      : m.rank == "last" ? picks->last
                                                         : picks->max;
-            table.add({"", m.kind + " memory, " + m.rank + " rank", fmt::format("{:.2f} GiB", m.gib),
-                       fmt::format("{:.2f} GiB", predicted), error(predicted, m.gib)});
+            table.add({"", m.kind + " memory, " + m.rank + " rank",
+                       fmt::format("{:.2f} GiB", m.gib), fmt::format("{:.2f} GiB", predicted),
+                       error(predicted, m.gib)});
         }
         const bool ran_out = measured.oom;
         table.add({"", "verdict", ran_out ? "ran out of memory" : "ran",

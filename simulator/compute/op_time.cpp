@@ -186,10 +186,9 @@ OpCost op_cost(const Op& op, const ComputeRates& r) {
     cost.backward_input.kernels = op.kernels_backward;
     const double memory = r.memory_rate > 0.0 ? 1.0 / r.memory_rate : 0.0;
     if (op.kind == OpKind::attention) {
-        const bool fused =
-            op.traffic_forward < 2.0 * static_cast<double>(op.gemm.m) *
-                                     static_cast<double>(op.gemm.n) *
-                                     static_cast<double>(op.gemm.count);
+        const bool fused = op.traffic_forward < 2.0 * static_cast<double>(op.gemm.m) *
+                                                    static_cast<double>(op.gemm.n) *
+                                                    static_cast<double>(op.gemm.count);
         if (fused) {
             cost.forward.attention =
                 std::max(attention_seconds(r, op, op.flops_forward), op.traffic_forward * memory);

@@ -176,7 +176,8 @@ Result<Term> Evaluator::explain(const Layout& layout, std::string_view path,
     if (found == nullptr) {
         // the terms one level down are what people mean; operators below would fill a screen
         std::vector<std::string> known = {tree.path};
-        for (const Term& child : tree.children) known.push_back(child.path);
+        for (const Term& child : tree.children)
+            known.push_back(child.path);
         return unknown_path(path, known);
     }
     cite_sources(tree);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "simulator/io/apply_calibration.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "simulator/io/catalogue_files.hpp"
 #include "simulator/spec/cluster_check.hpp"
@@ -254,6 +255,9 @@ Result<Scenario> assemble_scenario(ModelSpec model, Cluster cluster, Job job, St
     scenario.job = std::move(job);
     scenario.stack = std::move(stack);
     scenario.calibration = std::move(calibration);
+    if (Status status = apply_calibration(scenario); !status) {
+        return std::move(status).error();
+    }
     return scenario;
 }
 

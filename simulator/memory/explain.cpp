@@ -128,18 +128,19 @@ Term explain_memory(const MemoryInputs& in, const Layout& layout, const Placemen
     evaluate_memory(in, layout, placement, cache, classes);
     const ClassMemory& c = classes[class_index];
     const LayoutMemory memory = layout_memory(in, layout, placement, cache);
-    std::vector<MemoryPart> parts = allocated_parts(
-        in, layout, memory, static_cast<std::size_t>(c.stage), c.peak_phase,
-        cache.impl().large_workspaces[static_cast<std::size_t>(c.node_group)]);
+    std::vector<MemoryPart> parts =
+        allocated_parts(in, layout, memory, static_cast<std::size_t>(c.stage), c.peak_phase,
+                        cache.impl().large_workspaces[static_cast<std::size_t>(c.node_group)]);
     const auto outside = {TensorKind::allocator_slack, TensorKind::communicators,
                           TensorKind::context};
     const StackMemory& constants = in.scenario.stack.memory;
     for (const TensorKind kind : outside) {
         std::string detail;
         if (kind == TensorKind::allocator_slack) {
-            detail = fmt::format("{:g} of what comes and goes, {:g} of the smaller of the loss's and "
-                                 "a block's working set",
-                                 constants.fragmentation.value, constants.phase_slack.value);
+            detail = fmt::format(
+                "{:g} of what comes and goes, {:g} of the smaller of the loss's and "
+                "a block's working set",
+                constants.fragmentation.value, constants.phase_slack.value);
         } else if (kind == TensorKind::communicators) {
             detail = fmt::format("{} each{}", to_text(Bytes(constants.communicator.value)),
                                  layout.pp > 1 ? " and the channels of pipeline messages" : "");
@@ -147,8 +148,9 @@ Term explain_memory(const MemoryInputs& in, const Layout& layout, const Placemen
         parts.push_back({kind, std::string(name_of(kind)), c.at_peak[kind].value(),
                          "mem." + std::string(name_of(kind)), std::move(detail)});
     }
-    TermRecorder recorder("memory", fmt::format("process memory of a rank of stage {}, in the {} phase",
-                                                c.stage, name_of(c.peak_phase)),
+    TermRecorder recorder("memory",
+                          fmt::format("process memory of a rank of stage {}, in the {} phase",
+                                      c.stage, name_of(c.peak_phase)),
                           Dimension::bytes);
     for (std::size_t k = 0; k < tensor_kind_count; ++k) {
         const auto kind = static_cast<TensorKind>(k);

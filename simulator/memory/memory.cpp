@@ -22,10 +22,14 @@ bool has_large_workspaces(const Device& device) {
 
 const LivePeak* peak_of(const StageFigures& figures, Phase phase) {
     switch (phase) {
-    case Phase::forward: return &figures.forward;
-    case Phase::loss: return &figures.loss;
-    case Phase::backward: return &figures.backward;
-    default: return nullptr;
+        case Phase::forward:
+            return &figures.forward;
+        case Phase::loss:
+            return &figures.loss;
+        case Phase::backward:
+            return &figures.backward;
+        default:
+            return nullptr;
     }
 }
 
@@ -112,9 +116,8 @@ double offloaded_activations(const Layout& layout, const StageFigures& figures) 
 /// Stacks that allocate gradients one by one have none before the first backward pass.
 bool gradients_exist(const MemoryInputs& in, const LayoutMemory& memory, Phase phase) {
     const bool first_pass = phase == Phase::forward || phase == Phase::loss;
-    return phase != Phase::init &&
-           !(first_pass && in.scenario.stack.states.gradients_start_late &&
-             memory.micro_batches == 1);
+    return phase != Phase::init && !(first_pass && in.scenario.stack.states.gradients_start_late &&
+                                     memory.micro_batches == 1);
 }
 
 /// Of libraries, inside the allocator.
@@ -134,10 +137,14 @@ Workspaces workspaces(const MemoryInputs& in, const LayoutMemory& memory, bool l
 
 const StateFigures::Sum* gathered_in(const StateFigures& states, Phase phase) {
     switch (phase) {
-    case Phase::forward: return &states.gathered_forward;
-    case Phase::loss: return &states.gathered_loss;
-    case Phase::backward: return &states.gathered_backward;
-    default: return nullptr;
+        case Phase::forward:
+            return &states.gathered_forward;
+        case Phase::loss:
+            return &states.gathered_loss;
+        case Phase::backward:
+            return &states.gathered_backward;
+        default:
+            return nullptr;
     }
 }
 
@@ -173,8 +180,8 @@ WorkingSets working_sets(const MemoryInputs& in, const Layout& layout, const Lay
         if (phase == Phase::loss && peak->at == nullptr) {
             continue;
         }
-        double bytes = gradients_exist(in, memory, phase) ? states.persistent.bytes
-                                                          : states.early.bytes;
+        double bytes =
+            gradients_exist(in, memory, phase) ? states.persistent.bytes : states.early.bytes;
         if (peak != nullptr) {
             const double moving = passes + gathered_in(states, phase)->bytes + peak->bytes;
             double& working = phase == Phase::loss ? out.loss : out.block;
@@ -228,8 +235,8 @@ Bytes usable_of(const MemoryInputs& in, const Outside& outside, std::int64_t nod
 void set_host(const MemoryInputs& in, const Layout& layout, const StageParameters& p,
               const StageFigures& figures, ClassMemory& out) {
     const StackProfile& stack = in.scenario.stack;
-    const double moved = offloaded_bytes(in.resolved, stack, layout, p) +
-                         offloaded_activations(layout, figures);
+    const double moved =
+        offloaded_bytes(in.resolved, stack, layout, p) + offloaded_activations(layout, figures);
     const bool to_nvme = layout.offload_tier == OffloadTier::nvme;
     const HostStaging staging = host_staging(in.resolved, stack, layout, p);
     out.nvme = Bytes(to_nvme ? moved : 0.0);
@@ -298,10 +305,13 @@ bool is_dominated(const PipelineOutline& outline, const std::vector<RankClass>& 
     });
 }
 
+/// The largest kind of what the verdict compares, which is what the allocator holds.
 TensorKind largest_kind(const BytesByKind& bytes) {
     std::size_t largest = 0;
     for (std::size_t i = 1; i < tensor_kind_count; ++i) {
-        if (bytes.amounts[i] > bytes.amounts[largest]) {
+        const auto kind = static_cast<TensorKind>(i);
+        const bool outside = kind == TensorKind::context || kind == TensorKind::communicators;
+        if (!outside && bytes.amounts[i] > bytes.amounts[largest]) {
             largest = i;
         }
     }
@@ -340,6 +350,7 @@ public:
             add_outside(bands_, outside_, kinds);
             out_.kind = largest_kind(kinds);
             out_.process = bands_.process;
+            out_.reserved = bands_.reserved;
         }
         return out_;
     }
@@ -352,13 +363,13 @@ private:
     void look_at(std::size_t index) {
         const auto stage = static_cast<std::size_t>(classes_[index].stage);
         const StageFigures figures = stage_figures(in_, memory_, stage);
-        const WorkingSets sets = working_sets(in_, layout_, memory_, memory_.state(stage), figures,
-                                              is_large(index));
+        const WorkingSets sets =
+            working_sets(in_, layout_, memory_, memory_.state(stage), figures, is_large(index));
         const Bands bands = bands_of(in_.scenario.stack.memory, sets, outside_);
         const Bytes usable = usable_of(in_, outside_, classes_[index].node_group);
         out_.verdict = std::max(out_.verdict, verdict_of(bands.reserved, usable));
-        const double ratio = usable.value() > 0.0 ? bands.reserved.high / usable
-                                                  : bands.reserved.high.value();
+        const double ratio =
+            usable.value() > 0.0 ? bands.reserved.high / usable : bands.reserved.high.value();
         if (ratio > ratio_) {
             ratio_ = ratio;
             out_.deciding = index;

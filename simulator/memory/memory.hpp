@@ -11,7 +11,8 @@
 
 namespace shardplan::sim {
 
-/// Lazy parts of memory estimates of one Scenario: profiles of units, outlines of pipelines, states.
+/// Lazy parts of memory estimates of one Scenario: profiles of units, outlines of pipelines,
+/// states.
 class MemoryCache {
 public:
     MemoryCache();
@@ -43,11 +44,12 @@ void take_operators(const MemoryInputs& in, const Layout& layout, const std::vec
 /// What decides whether a layout fits: the class nearest to its limit (largest reserved high end
 /// over usable; ties: the first).
 struct MemoryHeadline {
-    std::size_t deciding = 0;         ///< index into the classes of the placement
-    Verdict verdict = Verdict::fits;  ///< the worst of any class
+    std::size_t deciding = 0;              ///< index into the classes of the placement
+    Verdict verdict = Verdict::fits;       ///< the worst of any class
     TensorKind kind = TensorKind::weights; ///< the largest of the deciding class at its peak
-    Phase phase = Phase::forward;     ///< of that peak
+    Phase phase = Phase::forward;          ///< of that peak
     Band<Bytes> process;
+    Band<Bytes> reserved; ///< what the verdict compares with `usable`
     Bytes usable;
 
     friend bool operator==(const MemoryHeadline&, const MemoryHeadline&) = default;

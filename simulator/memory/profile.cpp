@@ -14,9 +14,7 @@ void raise(UnitPeak& peak, double bytes, const BytesByKind& parts, std::size_t o
     }
 }
 
-const UnitPeak& higher(const UnitPeak& a, const UnitPeak& b) {
-    return b.bytes > a.bytes ? b : a;
-}
+const UnitPeak& higher(const UnitPeak& a, const UnitPeak& b) { return b.bytes > a.bytes ? b : a; }
 
 /// Bytes an operator keeps at a certain time.
 double kept_bytes(const Op& op, Held when, BytesByKind& parts) {
@@ -73,9 +71,12 @@ UnitPeak walk_backward(const OpList& ops, Walk walk, double held) {
 
 bool is_held(const StoredTensor& tensor, Held when) {
     switch (tensor.keep) {
-    case Keep::until_backward: return true;
-    case Keep::dropped_by_selective: return when != Held::between_passes;
-    case Keep::only_by_selective: return when != Held::without_recomputation;
+        case Keep::until_backward:
+            return true;
+        case Keep::dropped_by_selective:
+            return when != Held::between_passes;
+        case Keep::only_by_selective:
+            return when != Held::without_recomputation;
     }
     return true;
 }
@@ -84,8 +85,8 @@ UnitProfile profile_unit(const OpList& ops, Recompute recompute, const TensorRul
                          double input_bytes, double held) {
     UnitProfile out;
     const bool selective = recompute == Recompute::selective;
-    // Per-operator policies run the whole unit again; otherwise a dropped tensor is back only during
-    // its own operator.
+    // Per-operator policies run the whole unit again; otherwise a dropped tensor is back only
+    // during its own operator.
     const bool rebuilds_unit = selective && rules.selective == SelectivePolicy::per_operator;
     out.input_bytes = input_bytes;
     const Held whole = selective ? Held::rebuilt : Held::without_recomputation;

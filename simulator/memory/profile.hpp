@@ -20,10 +20,10 @@ struct UnitPeak {
 
 /// What one unit (a block, the embedding, the head) holds on one rank for one micro-batch.
 struct UnitProfile {
-    OpList ops; ///< only where explain needs them
-    BytesByKind stored;  ///< from forward to backward, after recomputation
-    UnitPeak forward;    ///< from an empty unit to its end; includes what it stores
-    UnitPeak backward;   ///< includes what it stored, and what it computes again
+    OpList ops;                ///< only where explain needs them
+    BytesByKind stored;        ///< from forward to backward, after recomputation
+    UnitPeak forward;          ///< from an empty unit to its end; includes what it stores
+    UnitPeak backward;         ///< includes what it stored, and what it computes again
     double stored_bytes = 0.0; ///< of `stored`
     double input_bytes = 0.0;  ///< of the residual stream on this rank
 };

@@ -26,8 +26,8 @@ std::size_t mix(std::size_t seed, std::uint64_t value) {
 const Part& trunk(const MemoryInputs& in) { return *trunk_of(in.scenario.model); }
 
 double residual_bytes(const MemoryInputs& in, const ShardingKey& sharding) {
-    const OpContext c = op_context(in.scenario.model, in.resolved, in.scenario.stack, sharding,
-                                   trunk(in).hidden);
+    const OpContext c =
+        op_context(in.scenario.model, in.resolved, in.scenario.stack, sharding, trunk(in).hidden);
     return c.element * static_cast<double>(trunk(in).hidden) * c.local_tokens;
 }
 
@@ -96,8 +96,7 @@ ShardedUnits build_units(const MemoryInputs& in, const ShardingKey& sharding,
             if (unit < 0 && k > 0) {
                 continue;
             }
-            out.profiles.push_back(
-                profile_unit(ops, static_cast<Recompute>(k), rules, kept, held));
+            out.profiles.push_back(profile_unit(ops, static_cast<Recompute>(k), rules, kept, held));
             if (keep_ops) {
                 out.profiles.back().ops = ops;
             }
@@ -137,8 +136,8 @@ OutlineKey outline_key(const MemoryInputs& in, const Layout& layout) {
 }
 
 /// One gradient per distinct weight shape of the operators on the stage.
-double placeholder_elements(const MemoryInputs& in, const Layout& layout,
-                            const StageOutline& stage, MemoryCache::Impl& cache) {
+double placeholder_elements(const MemoryInputs& in, const Layout& layout, const StageOutline& stage,
+                            MemoryCache::Impl& cache) {
     const TensorRules& rules = in.scenario.stack.tensors;
     if (!rules.weight_gradient_placeholder || !rules.fused_weight_gradient) {
         return 0.0;
@@ -267,9 +266,9 @@ StatesKey states_key(const Layout& layout, const ParametersKey& parameters) {
 } // namespace
 
 std::size_t ShardingHash::operator()(const ShardingKey& k) const {
-    std::size_t seed = mix(static_cast<std::uint64_t>(k.micro_batch),
-                           static_cast<std::uint64_t>(k.tp) << 32U |
-                               static_cast<std::uint64_t>(k.cp));
+    std::size_t seed =
+        mix(static_cast<std::uint64_t>(k.micro_batch),
+            static_cast<std::uint64_t>(k.tp) << 32U | static_cast<std::uint64_t>(k.cp));
     return mix(seed, static_cast<std::uint64_t>(k.ep) << 32U |
                          static_cast<std::uint64_t>(k.etp) << 8U |
                          static_cast<std::uint64_t>(k.cp_kind) << 2U |
@@ -307,15 +306,14 @@ void take_operators(const MemoryInputs& in, const Layout& layout, const std::vec
     }
 }
 
-LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
-                           const Placement& placement, MemoryCache& cache) {
+LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
+                           MemoryCache& cache) {
     MemoryCache::Impl& c = cache.impl();
     LayoutMemory out;
     const ShardingKey sharding = sharding_of(layout);
     const auto units = c.units.find(sharding);
-    out.units = units != c.units.end()
-                    ? &units->second
-                    : &insert_units(in, sharding, operators_of(in, sharding), c);
+    out.units = units != c.units.end() ? &units->second
+                                       : &insert_units(in, sharding, operators_of(in, sharding), c);
     const OutlineKey key = outline_key(in, layout);
     auto outline = c.outlines.find(key);
     if (outline == c.outlines.end()) {
@@ -371,8 +369,7 @@ ChunkFigures chunk_figures(const LayoutMemory& memory, const ChunkOutline& chunk
         const UnitCount& run = chunk[i];
         const UnitProfile& unit = memory.profile(run);
         // The last of a row of equal units sees the most already stored.
-        const double before =
-            out.stored + static_cast<double>(run.count - 1) * unit.stored_bytes;
+        const double before = out.stored + static_cast<double>(run.count - 1) * unit.stored_bytes;
         const double all = static_cast<double>(run.count) * unit.stored_bytes;
         if (run.unit == head_unit) {
             raise(out.loss, before + unit.forward.bytes, i, false);

@@ -97,7 +97,7 @@ struct MemoryCache::Impl {
     std::unordered_map<ParametersKey, std::vector<ProductShapes>, ParametersHash> shapes;
     /// Of the last layout: a search changes what they read seldom.
     StatesKey states_key;
-    std::vector<StateFigures> states; ///< by structure
+    std::vector<StateFigures> states;   ///< by structure
     std::vector<bool> large_workspaces; ///< by node group
     bool keep_ops = false;              ///< explain reads the operators of units
 };
@@ -143,8 +143,8 @@ struct LayoutMemory {
 };
 
 /// Looks up or builds the parts of a layout. Valid until the cache is used again.
-LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
-                           const Placement& placement, MemoryCache& cache);
+LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
+                           MemoryCache& cache);
 
 StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, std::size_t stage);
 

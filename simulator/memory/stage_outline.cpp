@@ -32,8 +32,8 @@ ChunkOutline chunk_outline(const ModelSpec& model, const Stage& stage, std::size
     if (recomputed_layers > 0) {
         // k blocks of the stage, spread over its chunks from the first on
         const auto c = static_cast<std::int64_t>(chunk);
-        planned = std::min(planned, recomputed_layers / chunks +
-                                        (c < recomputed_layers % chunks ? 1 : 0));
+        planned = std::min(planned,
+                           recomputed_layers / chunks + (c < recomputed_layers % chunks ? 1 : 0));
     }
     for (const KindCount& run : kinds_in(*trunk_of(model), stage.chunks[chunk])) {
         const std::int64_t first = std::min(run.count, planned);
@@ -116,9 +116,8 @@ void walk_passes(const Layout& layout, std::size_t index, std::int64_t micro_bat
     Instant now;
     now.alive.assign(chunks, 0);
     now.alive_by_group.assign(out.groups.size(), 0.0);
-    for (const Pass& pass :
-         pass_order(layout.schedule, layout.pp, static_cast<std::int64_t>(index),
-                    static_cast<std::int64_t>(chunks), micro_batches)) {
+    for (const Pass& pass : pass_order(layout.schedule, layout.pp, static_cast<std::int64_t>(index),
+                                       static_cast<std::int64_t>(chunks), micro_batches)) {
         now.chunk = static_cast<std::size_t>(pass.chunk);
         now.forward = pass.forward;
         const std::size_t group = out.group_of[now.chunk];

@@ -40,9 +40,9 @@ struct StageOutline {
     std::vector<ChunkOutline> chunks;
     bool has_embedding = false;
     bool has_head = false;
-    std::vector<std::size_t> group_of;  ///< by chunk
-    std::vector<std::size_t> groups;    ///< by group: its first chunk
-    std::vector<Instant> instants;      ///< no other instant of the stage has more of everything
+    std::vector<std::size_t> group_of;   ///< by chunk
+    std::vector<std::size_t> groups;     ///< by group: its first chunk
+    std::vector<Instant> instants;       ///< no other instant of the stage has more of everything
     std::vector<std::int64_t> in_flight; ///< by chunk: most micro-batches alive at once
     std::vector<double> in_flight_by_group;
     std::size_t structure = 0; ///< equal for stages that run the same

@@ -60,6 +60,10 @@ Status check_constant(const Constant& c, std::string_view key, const std::string
         return problem(where + "/value", "the value is outside its range",
                        "keep 0 <= lo <= value <= hi");
     }
+    if (key.ends_with("sigma") && c.value >= 1.0) {
+        return problem(where + "/value", "a relative spread of 1 or more leaves nothing to say",
+                       "write a value below 1");
+    }
     if (is_fraction(key) && c.value > 1.0) {
         return problem(where + "/value", "a fraction above 1", "write a value between 0 and 1");
     }

@@ -92,8 +92,8 @@ struct EnumNames<Feature> {
 enum class AttentionImpl { unfused, fused_softmax, flash_1, flash_2, flash_3, cudnn };
 template <>
 struct EnumNames<AttentionImpl> {
-    static constexpr std::array<std::string_view, 6> names = {
-        "unfused", "fused_softmax", "flash_1", "flash_2", "flash_3", "cudnn"};
+    static constexpr std::array<std::string_view, 6> names = {"unfused", "fused_softmax", "flash_1",
+                                                              "flash_2", "flash_3",       "cudnn"};
 };
 
 /// Which layouts a stack can express; both legality and exporters read it.
@@ -108,15 +108,15 @@ struct Capabilities {
     bool pipeline_parallel = true;
     bool expert_parallel = false;
     bool expert_tensor_parallel = false;
-    bool fully_sharded = false;  ///< zero2 and zero3 are FSDP: units gathered, reduced and released
-    bool hybrid_shard = false;   ///< a shard group smaller than dp
-    bool shard_with_pipeline = true; ///< zero2 and zero3 together with pp > 1
+    bool fully_sharded = false; ///< zero2 and zero3 are FSDP: units gathered, reduced and released
+    bool hybrid_shard = false;  ///< a shard group smaller than dp
+    bool shard_with_pipeline = true;   ///< zero2 and zero3 together with pp > 1
     bool context_with_pipeline = true; ///< cp > 1 together with pp > 1
-    bool kv_replication = false; ///< tp may exceed the KV heads
-    bool uneven_stages = false;  ///< layers need not divide by pp
+    bool kv_replication = false;       ///< tp may exceed the KV heads
+    bool uneven_stages = false;        ///< layers need not divide by pp
     StagePartition partition = StagePartition::even;
     bool partial_recompute = false; ///< only k blocks per stage
-    bool adapters = true;        ///< LoRA and QLoRA
+    bool adapters = true;           ///< LoRA and QLoRA
     /// Interleaving needs the micro-batches to be a multiple of pp; false: only a warning.
     bool interleaving_needs_multiple = true;
     /// The vocabulary is padded to a multiple of this x tp; 0: it must divide by tp.
@@ -139,8 +139,8 @@ struct StackTime {
     Constant tp_overlap;           ///< fraction of tensor-parallel traffic that can hide
     Constant pp_overlap;
     Constant cp_overlap;
-    Constant overlap_slowdown;     ///< factor on compute while a collective runs beside it - 1
-    Constant sigma;                ///< value: relative sigma of the step time
+    Constant overlap_slowdown; ///< factor on compute while a collective runs beside it - 1
+    Constant sigma;            ///< value: relative sigma of the step time
 
     friend bool operator==(const StackTime&, const StackTime&) = default;
 };

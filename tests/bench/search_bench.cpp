@@ -23,9 +23,7 @@ sim::Scenario built_in(const char* model, const char* cluster, std::int64_t devi
     return *sim::assemble_scenario(plan::load_model(model)->model, *machine, job,
                                    *sim::load_stack("megatron-core"), {});
 }
-sim::Scenario gpt3_on_4096_a100() {
-    return built_in("gpt-3-175b", "dgx-a100", 4096, 2048, 1536);
-}
+sim::Scenario gpt3_on_4096_a100() { return built_in("gpt-3-175b", "dgx-a100", 4096, 2048, 1536); }
 sim::Scenario deepseek_on_2048_h100() {
     return built_in("deepseek-v3", "dgx-h100", 2048, 8192, 512);
 }

@@ -10,8 +10,7 @@ namespace {
 Resolved resolved_for(MethodKind method) {
     Job job = test::job(8192, 8);
     job.method.kind = method;
-    const auto resolved =
-        resolve(test::scenario(test::llama_3_8b(), test::dgx_h100(1), job));
+    const auto resolved = resolve(test::scenario(test::llama_3_8b(), test::dgx_h100(1), job));
     EXPECT_TRUE(resolved) << to_text(resolved.error());
     return resolved->values;
 }

@@ -1,5 +1,4 @@
 #include "simulator/io/catalogue.hpp"
-#include "simulator/spec/cluster_check.hpp"
 
 #include <algorithm>
 #include <map>
@@ -10,6 +9,7 @@
 
 #include "simulator/io/file.hpp"
 #include "simulator/io/json.hpp"
+#include "simulator/spec/cluster_check.hpp"
 #include "simulator/units/quantity.hpp"
 #include "tests/support/builders.hpp"
 

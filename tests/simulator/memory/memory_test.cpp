@@ -50,8 +50,7 @@ Bench llama_on(std::int64_t nodes) {
 TEST(Memory, WeightsAreSplitByTensorParallelNormsAreNot) {
     Bench bench = llama_on(1);
     const Layout layout = bench.layout("tp2,pp2,dp2,mb1");
-    const std::vector<Stage> stages =
-        place(bench.scenario, layout, bench.tables).stages;
+    const std::vector<Stage> stages = place(bench.scenario, layout, bench.tables).stages;
     const RankParameters first =
         stage_on_rank(bench.scenario.model, bench.resolved, layout, stages[0]);
     EXPECT_EQ(first.dense, 2'007'629'824.0);
@@ -130,9 +129,9 @@ TEST(Memory, ExpertParallelismSplitsExpertsButNotTheirTokens) {
     const auto whole = bench.classes("dp32,ep1,mb1,zero0");
     const auto split = bench.classes("dp32,ep8,mb1,zero0");
     EXPECT_LT(split[0].persistent.total().value(), 0.3 * whole[0].persistent.total().value());
-    EXPECT_NEAR(split[0].at_peak[TensorKind::activations] /
-                    whole[0].at_peak[TensorKind::activations],
-                1.0, 0.05);
+    EXPECT_NEAR(
+        split[0].at_peak[TensorKind::activations] / whole[0].at_peak[TensorKind::activations], 1.0,
+        0.05);
 }
 
 TEST(Memory, LoraTrainsAdaptersAndQloraStoresMatricesInFourBits) {
@@ -169,7 +168,41 @@ TEST(Memory, OffloadedActivationsLeaveTheDeviceButForTheBlocksAtWork) {
     const Bytes left = moved.at_peak[TensorKind::activations];
     EXPECT_GT(left.value(), 0.0);
     EXPECT_LT(left.value(), 0.15 * here.at_peak[TensorKind::activations].value());
-    EXPECT_NEAR((moved.host - here.host) / (here.at_peak[TensorKind::activations] - left), 1.0, 0.05);
+    EXPECT_NEAR((moved.host - here.host) / (here.at_peak[TensorKind::activations] - left), 1.0,
+                0.05);
+}
+
+TEST(Memory, FrozenWeightsAreHeldOnceUnderFullSharding) {
+    Bench bench = llama_on(1);
+    bench.scenario.stack.capabilities.fully_sharded = true;
+    bench.resolved.method.kind = MethodKind::lora;
+    for (const std::string text : {"dp8,mb1,zero2", "dp8,mb1,zero3"}) {
+        const ClassMemory c = bench.classes(text)[0];
+        EXPECT_LT(c.persistent[TensorKind::weights].value(), 2.1 * 8'030'261'248.0 / 8.0 + 1e8)
+            << text;
+    }
+}
+
+TEST(Memory, WrapUnitsLargerThanTheStageKeepNoLessThanItsWeights) {
+    Bench bench = llama_on(4);
+    bench.scenario.stack.capabilities.fully_sharded = true;
+    const auto gathered = [&](const std::string& wrap) {
+        return bench.classes("pp32,dp1,zero3,noreshard,mb1" + wrap)[1]
+            .at_peak[TensorKind::gathered_weights];
+    };
+    EXPECT_EQ(gathered(",wrap=2blocks"), gathered(""));
+    EXPECT_EQ(gathered(",wrap=4blocks"), gathered(""));
+}
+
+TEST(Memory, StatesThatAreNotSplitAreNotSplitOnTheHostEither) {
+    Bench bench = llama_on(1);
+    bench.resolved.optimizer = OptimizerKind::muon;
+    const ClassMemory here = bench.classes("dp8,mb1,zero1")[0];
+    const ClassMemory moved = bench.classes("dp8,mb1,zero1,off=opt:1.0:host")[0];
+    const Bytes states =
+        here.persistent[TensorKind::optimizer_states] + here.persistent[TensorKind::master_weights];
+    EXPECT_EQ(states.value(), 8.0 * 8'030'261'248.0);
+    EXPECT_GE((moved.host - here.host).value(), states.value());
 }
 
 TEST(Memory, HostHoldsWholeStagesWhileLoadingUnlessShardsAreFilledOneByOne) {
@@ -209,8 +242,7 @@ TEST(Memory, LeavesOfTheExplanationAddUpToTheProcessFigure) {
             for (const Term& kind : term.children) {
                 const auto which = enum_from<TensorKind>(kind.label);
                 ASSERT_TRUE(which.has_value()) << kind.label;
-                EXPECT_NEAR(kind.value, classes[i].at_peak[*which].value(),
-                            1e-9 * kind.value + 1.0)
+                EXPECT_NEAR(kind.value, classes[i].at_peak[*which].value(), 1e-9 * kind.value + 1.0)
                     << text << " " << kind.label;
             }
         }
@@ -221,7 +253,7 @@ TEST(Memory, VerdictFollowsFromTheBandAndTheUsableMemory) {
     Bench bench = llama_on(1);
     for (const std::string text : {"dp8,mb1,zero0", "tp8,sp,mb1,zero0", "dp8,mb8,zero1"}) {
         for (const ClassMemory& c : bench.classes(text)) {
-            const Verdict expected = c.reserved.high <= c.usable  ? Verdict::fits
+            const Verdict expected = c.reserved.high <= c.usable ? Verdict::fits
                                      : c.reserved.low > c.usable ? Verdict::does_not_fit
                                                                  : Verdict::borderline;
             EXPECT_EQ(c.verdict, expected);

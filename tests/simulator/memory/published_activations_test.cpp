@@ -18,18 +18,49 @@ namespace {
 struct Published {
     std::string name;
     std::int64_t layers, hidden, heads, pp, chunks, micro_batch, micro_batches;
-    double states_gib;          ///< 18 bytes per element of block matrices, first stage
-    double plain_gib;           ///< activations of the first stage, tensor parallelism alone
+    double states_gib; ///< 18 bytes per element of block matrices, first stage
+    double plain_gib;  ///< activations of the first stage, tensor parallelism alone
     double sequence_selective_gib;
-    double percent[4];          ///< of plain: sequence, selective, both, full recomputation
+    double percent[4]; ///< of plain: sequence, selective, both, full recomputation
 };
 
 const Published published[] = {
     {"22B", 48, 6144, 64, 1, 1, 4, 1, 45.5625, 59.25, 9.5625, {66.84, 49.42, 16.18, 7.64}},
-    {"175B", 96, 12288, 96, 8, 3, 1, 64, 45.5625, 66.84375, 12.3515625, {62.04, 56.53, 18.49, 8.71}},
-    {"530B", 105, 20480, 128, 35, 3, 1, 280, 31.640625, 114.0234375, 23.076171875,
+    {"175B",
+     96,
+     12288,
+     96,
+     8,
+     3,
+     1,
+     64,
+     45.5625,
+     66.84375,
+     12.3515625,
+     {62.04, 56.53, 18.49, 8.71}},
+    {"530B",
+     105,
+     20480,
+     128,
+     35,
+     3,
+     1,
+     280,
+     31.640625,
+     114.0234375,
+     23.076171875,
      {58.31, 62.04, 20.27, 9.42}},
-    {"1T", 128, 25600, 160, 64, 1, 1, 512, 32.958984375, 131.25, 26.5625,
+    {"1T",
+     128,
+     25600,
+     160,
+     64,
+     1,
+     1,
+     512,
+     32.958984375,
+     131.25,
+     26.5625,
      {58.31, 62.04, 20.27, 9.42}},
 };
 
@@ -60,8 +91,7 @@ double block_bytes(const Published& p, bool sequence_parallel, Recompute recompu
     const ModelSpec model = model_of(p);
     Job job = test::job(2048, p.micro_batch * p.micro_batches);
     job.precision.compute = Dtype::fp16;
-    const Scenario scenario =
-        test::scenario(model, test::dgx_a100(p.pp), job, megatron_of_2022());
+    const Scenario scenario = test::scenario(model, test::dgx_a100(p.pp), job, megatron_of_2022());
     const auto resolved = resolve(scenario);
     EXPECT_TRUE(resolved) << to_text(resolved.error());
     ShardingKey key;
@@ -75,8 +105,7 @@ double block_bytes(const Published& p, bool sequence_parallel, Recompute recompu
     }
     const double residual = 2.0 * 2048.0 * static_cast<double>(p.micro_batch * p.hidden) /
                             (sequence_parallel ? static_cast<double>(tp) : 1.0);
-    return profile_unit(ops, recompute, scenario.stack.tensors, residual, residual)
-        .stored_bytes;
+    return profile_unit(ops, recompute, scenario.stack.tensors, residual, residual).stored_bytes;
 }
 
 /// Activations of the first stage: layers of a chunk for each chunk pass in flight.
@@ -94,11 +123,10 @@ double first_stage_gib(const Published& p, double bytes) {
 
 TEST(PublishedActivations, StatesOfBlockMatricesTakeEighteenBytesEach) {
     for (const Published& p : published) {
-        const BlockParameters block =
-            block_parameters(model_of(p).block_kinds.front(), p.hidden);
-        const double elements =
-            static_cast<double>(block.attention_matrices + block.ffn_matrices) /
-            static_cast<double>(tp) * static_cast<double>(p.layers) / static_cast<double>(p.pp);
+        const BlockParameters block = block_parameters(model_of(p).block_kinds.front(), p.hidden);
+        const double elements = static_cast<double>(block.attention_matrices + block.ffn_matrices) /
+                                static_cast<double>(tp) * static_cast<double>(p.layers) /
+                                static_cast<double>(p.pp);
         EXPECT_EQ(18.0 * elements / 0x1p30, p.states_gib) << p.name;
     }
 }

@@ -166,8 +166,8 @@ TEST(Resolve, RunsTheAttentionKernelThatTheStackHasOnTheDevice) {
     sim::StackProfile stack = test::generic_stack();
     stack.attention = sim::AttentionImpl::cudnn;
     const auto kernel = [&](const sim::Cluster& cluster) {
-        const auto resolved = sim::resolve(
-            test::scenario(test::llama_3_8b(), cluster, test::job(4096, 64), stack));
+        const auto resolved =
+            sim::resolve(test::scenario(test::llama_3_8b(), cluster, test::job(4096, 64), stack));
         EXPECT_TRUE(resolved) << sim::to_text(resolved.error());
         return resolved->values.attention;
     };
