@@ -44,8 +44,7 @@ Status apply_entry(const CalibrationEntry& entry, const std::string& where, Scen
     }
     const std::size_t dot = path.find('.', fabric_prefix.size());
     if (!path.starts_with(fabric_prefix) || dot == std::string_view::npos) {
-        return Error{ErrorCode::not_found, where,
-                     in_quotes(entry.path) + " names no constant",
+        return Error{ErrorCode::not_found, where, in_quotes(entry.path) + " names no constant",
                      "write stack.time.NAME, stack.memory.NAME or fabric.KIND.NAME, as in "
                      "fabric.infiniband.step_latency"};
     }

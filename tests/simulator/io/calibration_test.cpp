@@ -1,7 +1,6 @@
-#include "simulator/io/apply_calibration.hpp"
-
 #include <gtest/gtest.h>
 
+#include "simulator/io/apply_calibration.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "tests/support/builders.hpp"
 
@@ -11,8 +10,8 @@ namespace {
 Scenario with_entry(const CalibrationEntry& entry) {
     auto stack = load_stack("generic");
     EXPECT_TRUE(stack) << to_text(stack.error());
-    Scenario scenario = test::scenario(test::llama_3_8b(), test::dgx_h100(2), test::job(4096, 64),
-                                       *stack);
+    Scenario scenario =
+        test::scenario(test::llama_3_8b(), test::dgx_h100(2), test::job(4096, 64), *stack);
     auto fabric = load_fabric("infiniband");
     EXPECT_TRUE(fabric) << to_text(fabric.error());
     scenario.fabrics = {*fabric};
