@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "simulator/network/group_path.hpp"
@@ -19,6 +20,7 @@ double rounds(std::int64_t n) {
 struct Chain {
     double rate = 0.0;         ///< bytes/s of each rank's stream
     double half = 0.0;         ///< bytes
+    double ramp = 1.0;         ///< see transfer
     double launch = 0.0;       ///< seconds
     double tree_latency = 0.0; ///< from a leaf to the root, seconds
 };
@@ -31,6 +33,7 @@ Chain chain_of(const GroupPath& path) {
             c.rate = rate;
             // every lane has its own ramp
             c.half = level.half_size.value() * static_cast<double>(inside);
+            c.ramp = level.ramp;
         }
         c.launch = std::max(c.launch, level.launch_latency.value());
         c.tree_latency += rounds(level.members) * level.step_latency.value();
@@ -52,18 +55,23 @@ double ring_latency(const GroupPath& path) {
     return latency;
 }
 
-double transfer(double sent, double half, double rate) {
-    return rate > 0.0 ? (sent + half) / rate : 0.0;
+/// Seconds to move `sent` bytes: at `half` bytes twice as long as at the full rate. With a ramp of 1
+/// what is lost is a fixed time; below 1 larger messages lose more, but less than in proportion,
+/// because chunks and their number grow with the message.
+double transfer(double sent, double half, double ramp, double rate) {
+    if (rate <= 0.0 || sent <= 0.0) return 0.0;
+    if (ramp == 1.0) return (sent + half) / rate;
+    return sent / rate * (1.0 + std::pow(half / sent, ramp));
 }
 
 /// `trips`: how often every byte goes round, 2 for all-reduce.
 double ring_seconds(const GroupPath& path, const Chain& c, double trips, double bytes) {
     const auto n = static_cast<double>(path.ranks);
-    return trips * (ring_latency(path) + transfer((n - 1.0) / n * bytes, c.half, c.rate));
+    return trips * (ring_latency(path) + transfer((n - 1.0) / n * bytes, c.half, c.ramp, c.rate));
 }
 
 double tree_seconds(const Chain& c, double trips, double bytes) {
-    return trips * (c.tree_latency + transfer(bytes, c.half, c.rate));
+    return trips * (c.tree_latency + transfer(bytes, c.half, c.ramp, c.rate));
 }
 
 /// Scatter inside each tier, work on the shrunken piece outside, gather back. The tiers follow one
@@ -75,7 +83,7 @@ double hierarchical_seconds(const GroupPath& path, double trips, double bytes) {
         const auto g = static_cast<double>(level.members);
         const double sent = (g - 1.0) / g * piece;
         seconds += trips * ((g - 1.0) * level.step_latency.value() +
-                            transfer(sent, level.half_size.value(), level.per_rank.value()));
+                            transfer(sent, level.half_size.value(), level.ramp, level.per_rank.value()));
         piece /= g;
     }
     return seconds;
@@ -92,7 +100,7 @@ double all_to_all_seconds(const GroupPath& path, double bytes) {
     for (const PathLevel& level : path.levels) {
         const double sent = (n - static_cast<double>(inside)) / n * bytes;
         slowest =
-            std::max(slowest, transfer(sent, level.half_size.value(), level.per_rank.value()));
+            std::max(slowest, transfer(sent, level.half_size.value(), level.ramp, level.per_rank.value()));
         latency += rounds(level.members) * level.step_latency.value();
         inside *= level.members;
     }
@@ -108,7 +116,7 @@ double send_seconds(const GroupPath& path, double bytes) {
         const double shared = level.per_rank.value() * static_cast<double>(inside);
         const double rate = std::min(shared, level.per_link.value());
         slowest = std::max(
-            slowest, level.step_latency.value() + transfer(bytes, level.half_size.value(), rate));
+            slowest, level.step_latency.value() + transfer(bytes, level.half_size.value(), level.ramp, rate));
         inside *= level.members;
     }
     return slowest;
@@ -139,7 +147,7 @@ Seconds collective_time(const GroupPath& path, Collective op, Bytes bytes) {
         case Collective::reduce:
             // pipelined along the ring, every byte passes every rank once
             seconds =
-                std::min(ring_latency(path) + transfer(s, c.half, c.rate), tree_seconds(c, 1.0, s));
+                std::min(ring_latency(path) + transfer(s, c.half, c.ramp, c.rate), tree_seconds(c, 1.0, s));
             break;
         case Collective::all_to_all:
             seconds = all_to_all_seconds(path, s);

@@ -20,6 +20,7 @@ struct PathLevel {
     Seconds step_latency;            ///< of one message
     Seconds launch_latency;          ///< once per collective
     Bytes half_size;                 ///< bytes sent per rank at which half the bandwidth is reached
+    double ramp = 1.0; ///< time lost goes with (half_size / bytes) to this power
 
     friend bool operator==(const PathLevel&, const PathLevel&) = default;
 };

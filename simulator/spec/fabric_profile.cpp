@@ -17,6 +17,12 @@ void describe(FieldVisitor& v, FabricProfile& x) {
         v,
         {"half_size", "half size", "Bytes per rank at which half the bandwidth is reached.", true},
         x.half_size);
+    field(v,
+          {"ramp", "ramp",
+           "The share of time lost to the size goes with (half size / bytes) to this power; 1: a "
+           "fixed time.",
+           true},
+          x.ramp);
 }
 
 } // namespace shardplan::sim

@@ -16,6 +16,7 @@ struct FabricProfile {
     Constant step_latency;         ///< seconds per ring or tree step
     Constant launch_latency;       ///< seconds per collective call
     Constant half_size;            ///< bytes per rank at which half the bandwidth is reached
+    Constant ramp;                 ///< share of time lost goes with (half_size / bytes)^ramp
 
     friend bool operator==(const FabricProfile&, const FabricProfile&) = default;
 };

@@ -71,6 +71,10 @@ void Resolver::attention() {
             origin += " on compute capability " + device.compute_capability;
         }
     }
+    if (kernel > scenario_.stack.newest_attention) {
+        kernel = scenario_.stack.newest_attention;
+        origin = "newest kernel of " + of_stack();
+    }
     out_.values.attention = kernel;
     note("stack.attention", std::string(name_of(kernel)), std::move(origin),
          "which attention kernel runs");

@@ -38,6 +38,8 @@ void describe(FieldVisitor& v, TensorRules& x) {
           x.score_buffer);
     field(v, {"partitioned_checkpoints", "checkpoints cut over tp", "recomputed block inputs"},
           x.partitioned_checkpoints);
+    field(v, {"scattered_messages", "messages cut over tp", "boundary tensors between stages"},
+          x.scattered_messages);
     field(v, {"logits_kept", "16-bit logits kept", "copies alive through the loss backward", false,
               0, 4},
           x.logits_kept);

@@ -94,6 +94,7 @@ struct TensorRules {
     GatherBuffer gather_buffer = GatherBuffer::none; ///< under sp (Megatron)
     bool score_buffer = false; ///< one global buffer for attention scores (Megatron, unfused)
     bool partitioned_checkpoints = false; ///< recompute inputs are cut over tp (DeepSpeed)
+    bool scattered_messages = false;   ///< boundary tensors are cut over tp to be sent (Megatron)
     std::int64_t logits_kept = 0;      ///< 16-bit logits that live on through the loss backward
     std::int64_t output_buffers = 0;   ///< logits of earlier micro-batches a pipeline buffer keeps
     std::int64_t message_buffers = 2;  ///< boundary tensors a pipeline stage holds for messages
