@@ -60,8 +60,9 @@ OpContext op_context(const ModelSpec& model, const Resolved& resolved, const Sta
 }
 
 double cast_bytes(const OpContext& c, double narrow) {
-    const bool current = has_feature(c.stack, Feature::float8_tensorwise) ||
-                         has_feature(c.stack, Feature::float8_rowwise);
+    // a scale per row of either orientation takes two readings of its own for each
+    if (has_feature(c.stack, Feature::float8_rowwise)) return 4.0 * c.element + 2.0 * narrow;
+    const bool current = has_feature(c.stack, Feature::float8_tensorwise);
     return c.element + 2.0 * narrow + (current ? c.element : 0.0);
 }
 

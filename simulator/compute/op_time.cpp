@@ -167,8 +167,10 @@ constexpr double query_block = 128.0;
 
 /// Fused attention. `flops`: of the pass, over all (query, key) pairs; `efficiency`: of the peak.
 /// The kernel is as long as its work spread over all units, but not shorter than one block of
-/// queries, and at its end units run dry. Sources: see AttentionRate.
-double attention_seconds(const ComputeRates& r, const Op& op, double flops, double efficiency) {
+/// queries. `tail`: of the longest block, while units run dry at the end; the backward pass works
+/// by blocks of keys, of which those that take longest start first. Sources: see AttentionRate.
+double attention_seconds(const ComputeRates& r, const Op& op, double flops, double efficiency,
+                         double tail) {
     const double rate = r.peak[static_cast<std::size_t>(op.dtype)] * efficiency;
     if (rate <= 0.0 || flops <= 0.0) return 0.0;
     const auto queries = static_cast<double>(std::max<std::int64_t>(1, op.gemm.m * op.gemm.count));
@@ -183,7 +185,7 @@ double attention_seconds(const ComputeRates& r, const Op& op, double flops, doub
     const double most_keys = std::min(static_cast<double>(op.gemm.n), 2.0 * keys);
     const double longest =
         query_block * (most_keys + edge) * per_pair * units / rate;
-    return std::max(work, longest) + r.attention.tail * longest;
+    return std::max(work, longest) + tail * longest;
 }
 
 /// Scores written out: two batched products forward, four backward.
@@ -208,10 +210,10 @@ OpCost op_cost(const Op& op, const ComputeRates& r) {
     if (op.kind == OpKind::attention && !op.writes_scores) {
         const AttentionRates& a = r.attention;
         cost.forward.attention =
-            gap_forward + std::max(attention_seconds(r, op, op.flops_forward, a.forward),
+            gap_forward + std::max(attention_seconds(r, op, op.flops_forward, a.forward, a.tail),
                                    op.traffic_forward * memory);
         cost.backward_input.attention =
-            gap_backward + std::max(attention_seconds(r, op, op.flops_backward, a.backward),
+            gap_backward + std::max(attention_seconds(r, op, op.flops_backward, a.backward, 0.0),
                                     op.traffic_backward * memory);
         cost.forward.elementwise = op.sum_forward * memory;
         cost.backward_input.elementwise = op.sum_backward * memory;

@@ -14,6 +14,12 @@ double rounds(std::int64_t n) {
     return n <= 1 ? 0.0 : static_cast<double>(std::bit_width(static_cast<std::uint64_t>(n - 1)));
 }
 
+/// Bytes at which a collective of this level reaches half the rate: chunks pass one neighbour after
+/// the other, and libraries change to trees where that gets long.
+double half_of(const PathLevel& level) {
+    return level.half_size.value() * std::max(1.0, rounds(level.members));
+}
+
 /// Rate of a ring (or tree) that runs through every rank: the slowest tier, where the ranks inside
 /// one unit of a tier share its way out between them. A ring enters and leaves each unit once per
 /// lane, so a unit of g ranks gives it g ranks' bandwidth.
@@ -32,7 +38,7 @@ Chain chain_of(const GroupPath& path) {
         if (inside == 1 || rate < c.rate) {
             c.rate = rate;
             // every lane has its own ramp
-            c.half = level.half_size.value() * static_cast<double>(inside);
+            c.half = half_of(level) * static_cast<double>(inside);
             c.ramp = level.ramp;
         }
         c.launch = std::max(c.launch, level.launch_latency.value());
@@ -83,7 +89,7 @@ double hierarchical_seconds(const GroupPath& path, double trips, double bytes) {
         const auto g = static_cast<double>(level.members);
         const double sent = (g - 1.0) / g * piece;
         seconds += trips * ((g - 1.0) * level.step_latency.value() +
-                            transfer(sent, level.half_size.value(), level.ramp, level.per_rank.value()));
+                            transfer(sent, half_of(level), level.ramp, level.per_rank.value()));
         piece /= g;
     }
     return seconds;
@@ -100,7 +106,7 @@ double all_to_all_seconds(const GroupPath& path, double bytes) {
     for (const PathLevel& level : path.levels) {
         const double sent = (n - static_cast<double>(inside)) / n * bytes;
         slowest =
-            std::max(slowest, transfer(sent, level.half_size.value(), level.ramp, level.per_rank.value()));
+            std::max(slowest, transfer(sent, half_of(level), level.ramp, level.per_rank.value()));
         latency += rounds(level.members) * level.step_latency.value();
         inside *= level.members;
     }

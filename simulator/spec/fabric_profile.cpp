@@ -15,7 +15,10 @@ void describe(FieldVisitor& v, FabricProfile& x) {
           x.launch_latency);
     field(
         v,
-        {"half_size", "half size", "Bytes per rank at which half the bandwidth is reached.", true},
+        {"half_size", "half size",
+         "Bytes one rank sends at which half the bandwidth is reached, for each doubling of the "
+         "members.",
+         true},
         x.half_size);
     field(v,
           {"ramp", "ramp",
