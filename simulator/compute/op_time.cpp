@@ -112,6 +112,9 @@ ComputeRates compute_rates(const Device& device, const StackProfile& stack,
         memory.physical.value() * value_or(compute.memory_efficiency, 1.0);
     r.memory_rate = (memory.measured ? memory.measured->value() : physical) *
                     time.memory_efficiency.value;
+    r.gather_rate = std::min(r.memory_rate, memory.physical.value() *
+                                                value_or(compute.gather_efficiency, 1.0) *
+                                                time.memory_efficiency.value);
     r.compute_units = device.compute_units;
     r.tile_m = compute.tile_m;
     r.tile_n = compute.tile_n;
@@ -204,7 +207,9 @@ OpCost op_cost(const Op& op, const ComputeRates& r) {
     OpCost cost;
     cost.forward.kernels = op.kernels_forward;
     cost.backward_input.kernels = op.kernels_backward;
-    const double memory = r.memory_rate > 0.0 ? 1.0 / r.memory_rate : 0.0;
+    const bool sorts = op.kind == OpKind::dispatch || op.kind == OpKind::combine;
+    const double rate = sorts ? r.gather_rate : r.memory_rate;
+    const double memory = rate > 0.0 ? 1.0 / rate : 0.0;
     const double gap_forward = r.kernel_time * op.kernels_forward;
     const double gap_backward = r.kernel_time * op.kernels_backward;
     if (op.kind == OpKind::attention && !op.writes_scores) {

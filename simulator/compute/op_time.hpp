@@ -26,6 +26,7 @@ struct ComputeRates {
     ByDtype matrix{}; ///< flops/s of large products
     AttentionRates attention;
     double memory_rate = 0.0;       ///< bytes/s of memory-bound kernels
+    double gather_rate = 0.0;       ///< bytes/s of kernels that sort rows
     std::int64_t compute_units = 0; ///< 0 = not known: no quantization
     std::int64_t tile_m = 128;      ///< rows of the output a compute unit works on at a time
     std::int64_t tile_n = 128;      ///< its columns

@@ -49,6 +49,10 @@ void describe(FieldVisitor& v, ComputeProfile& x) {
            "Bandwidth of large element-wise kernels over the sheet bandwidth."},
           x.memory_efficiency);
     field(v,
+          {"gather_efficiency", "gather efficiency",
+           "Bandwidth of kernels that sort rows, as tokens to experts, over the sheet bandwidth."},
+          x.gather_efficiency);
+    field(v,
           {"attention_tail", "attention tail",
            "Time in which compute units run dry at the end of an attention kernel, as a share of "
            "its longest block of queries."},

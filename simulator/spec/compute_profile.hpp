@@ -34,6 +34,7 @@ struct ComputeProfile {
     Constant matrix_ramp; ///< elements of k a tile takes as long as before its first product
     Constant kernel_time; ///< seconds one kernel takes beside its work
     Constant memory_efficiency; ///< of the sheet bandwidth, large element-wise kernels
+    Constant gather_efficiency; ///< the same, kernels that sort rows (tokens to experts and back)
     Constant attention_tail;    ///< of the longest block of queries, while units run dry at the end
     AttentionRate flash_1;
     AttentionRate flash_2;

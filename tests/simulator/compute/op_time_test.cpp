@@ -22,6 +22,7 @@ sim::ComputeRates ideal() {
     r.peak.fill(100e12);
     r.matrix = r.peak;
     r.memory_rate = 1e12;
+    r.gather_rate = 1e12;
     r.compute_units = 100;
     return r;
 }
@@ -106,6 +107,17 @@ TEST(OpTime, ScalesElementwiseWorkByTheTrafficOfTheStack) {
     r.passes = 1.5;
     r.kernel_time = 1e-5;
     EXPECT_DOUBLE_EQ(op_cost(op, r).forward.elementwise, 1.5 * 2e-3 + 3e-5);
+}
+
+TEST(OpTime, SortsTokensAtTheRateOfGathers) {
+    sim::Op op;
+    op.kind = sim::OpKind::dispatch;
+    op.traffic_forward = 1e9;
+    sim::ComputeRates r = ideal();
+    r.gather_rate = 0.5e12;
+    EXPECT_DOUBLE_EQ(op_cost(op, r).forward.elementwise, 2e-3);
+    op.kind = sim::OpKind::residual;
+    EXPECT_DOUBLE_EQ(op_cost(op, r).forward.elementwise, 1e-3);
 }
 
 TEST(OpTime, KeepsTheWeightGradientApart) {
