@@ -97,14 +97,16 @@ double accumulation_traffic(const OpContext& c, double weights) {
 
 /// Collectives around a split map. Source: Shoeybi et al. 2019 (arXiv 1909.08053) for tensor
 /// parallelism, Korthikanti et al. 2022 (arXiv 2205.05198) for its sequence-parallel form, which
-/// keeps the gathered input sharded and gathers it again for the weight gradient.
+/// keeps the gathered input sharded and gathers it again for the weight gradient, unless the stack
+/// keeps it whole.
 void add_split_comm(const OpContext& c, const LinearShape& s, bool frozen, Op& op) {
     if (c.key.tp == 1 || s.split == Split::replicated) return;
     if (s.split == Split::column && s.gathers_input) {
         const double bytes = c.tokens * s.in * c.element;
         if (c.key.sp) {
             op.comm_forward.push_back({Group::tp, Collective::all_gather, bytes, 1});
-            if (!frozen) op.comm_backward.push_back({Group::tp, Collective::all_gather, bytes, 1});
+            const bool again = !frozen && !c.stack.tensors.keeps_gathered_input;
+            if (again) op.comm_backward.push_back({Group::tp, Collective::all_gather, bytes, 1});
             op.comm_backward.push_back({Group::tp, Collective::reduce_scatter, bytes, 1});
         } else {
             op.comm_backward.push_back({Group::tp, Collective::all_reduce, bytes, 1});

@@ -149,6 +149,20 @@ TEST(Optimizer, TouchesOnlyItsOwnShardOfTheStates) {
     EXPECT_NEAR(own * 32.0, all, 1e-9 * all);
 }
 
+TEST(StepTime, CutsMessagesBetweenStagesOverTensorParallelRanks) {
+    const auto result = [](bool cut) {
+        sim::StackProfile stack = generic_stack();
+        stack.tensors.scattered_messages = cut;
+        const Prepared p{scenario(llama_3_8b(), dgx_h100(4), job(8192, 128), stack),
+                         layout(4, 4, 2)};
+        sim::StepScratch scratch;
+        return step_time(p.context(), p.layout(), p.parts(), p.shapes(), {}, 64, scratch);
+    };
+    EXPECT_DOUBLE_EQ(result(true).pp.bytes, result(false).pp.bytes / 4.0);
+    EXPECT_LT(result(true).exposed[sim::TimeKind::pp_comm],
+              result(false).exposed[sim::TimeKind::pp_comm]);
+}
+
 TEST(StepTime, IsBoundByTheLongestStage) {
     Layout l = layout(1, 4, 8);
     const Prepared p = llama(l);
