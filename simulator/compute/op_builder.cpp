@@ -278,11 +278,13 @@ void add_rope(const OpContext& c, double width, OpList& out) {
     op.kind = OpKind::rope;
     op.name = "rope";
     op.dtype = c.activation;
-    // eager: two products with tables, a negation of half, a concatenation and a sum
-    const double passes = c.fusion.rope ? 2.0 : 10.0;
+    // eager: two products with tables, a negation of half, a concatenation and a sum; as complex
+    // numbers: conversion to 32 bits, product, conversion back, which move as much
+    const bool fused = c.fusion.rope && !c.stack.tensors.complex_rope;
+    const double passes = fused ? 2.0 : 10.0;
     op.traffic_forward = passes * bytes;
     op.traffic_backward = passes * bytes;
-    op.kernels_forward = c.fusion.rope ? 2 : 10;
+    op.kernels_forward = fused ? 2 : 10;
     op.kernels_backward = op.kernels_forward;
     out.push_back(std::move(op));
 }

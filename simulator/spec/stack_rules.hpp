@@ -94,6 +94,7 @@ struct TensorRules {
     GatherBuffer gather_buffer = GatherBuffer::none; ///< under sp (Megatron)
     bool score_buffer = false; ///< one global buffer for attention scores (Megatron, unfused)
     bool partitioned_checkpoints = false; ///< recompute inputs are cut over tp (DeepSpeed)
+    bool complex_rope = false; ///< rotary positions as complex numbers, which no compiler fuses
     bool scattered_messages = false;   ///< boundary tensors are cut over tp to be sent (Megatron)
     std::int64_t logits_kept = 0;      ///< 16-bit logits that live on through the loss backward
     std::int64_t output_buffers = 0;   ///< logits of earlier micro-batches a pipeline buffer keeps
@@ -108,6 +109,7 @@ struct StateRules {
     bool fp32_gradient_on_step = false; ///< an fp32 copy of the gradient shard while stepping
     bool fp16_gradients_stay = false;  ///< in fp16 gradients stay 16 bits wide until the step
     bool foreach_temporary = false;    ///< the multi-tensor optimizer makes one temporary copy
+    bool unit_copies = false; ///< gathered units are copied into parameters, gradients out of them
     bool flat_reduction = false;       ///< gradients are copied into a bucket and an fp32 copy of it
     bool gradients_start_late = false; ///< with one micro-batch, gradients appear as activations go
 

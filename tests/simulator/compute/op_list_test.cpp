@@ -129,6 +129,18 @@ TEST(OpList, MovesMoreForNormsWrittenInPasses) {
     EXPECT_EQ(traffic(sim::NormImpl::upcast), 36.0);
 }
 
+TEST(OpList, LeavesComplexRotaryPositionsEager) {
+    sim::StackProfile stack = generic_stack();
+    stack.tensors.rope = sim::RopeImpl::fused;
+    const auto traffic = [&] {
+        return op_named(block(llama_3_8b(), resolved(8192), {}, stack), "rope").traffic_forward /
+               (8192.0 * 40.0 * 128.0); // of 32 query and 8 key heads
+    };
+    EXPECT_EQ(traffic(), 4.0);
+    stack.tensors.complex_rope = true;
+    EXPECT_EQ(traffic(), 20.0);
+}
+
 TEST(OpList, AddsUpThePiecesOfARing) {
     sim::ShardingKey key;
     key.cp = 4;
