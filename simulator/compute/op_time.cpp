@@ -46,8 +46,7 @@ double tiled_seconds(const ComputeRates& r, double rate, const Gemm& g, std::int
 }
 
 /// Libraries pick narrower tiles, and either orientation, where wide ones leave units idle.
-double best_tiled_seconds(const ComputeRates& r, double rate, const Gemm& g,
-                          std::int64_t at_once) {
+double best_tiled_seconds(const ComputeRates& r, double rate, const Gemm& g, std::int64_t at_once) {
     const std::int64_t m = r.tile_m;
     const std::int64_t n = r.tile_n;
     const auto half = [](std::int64_t a) { return std::max<std::int64_t>(1, a / 2); };
@@ -108,13 +107,12 @@ ComputeRates compute_rates(const Device& device, const StackProfile& stack,
     r.attention.edge = value_or(kernel.edge, 0.0);
     r.attention.tail = value_or(compute.attention_tail, 0.0);
     const LinkBandwidth& memory = device.memory_bandwidth;
-    const double physical =
-        memory.physical.value() * value_or(compute.memory_efficiency, 1.0);
-    r.memory_rate = (memory.measured ? memory.measured->value() : physical) *
-                    time.memory_efficiency.value;
-    r.gather_rate = std::min(r.memory_rate, memory.physical.value() *
-                                                value_or(compute.gather_efficiency, 1.0) *
-                                                time.memory_efficiency.value);
+    const double physical = memory.physical.value() * value_or(compute.memory_efficiency, 1.0);
+    r.memory_rate =
+        (memory.measured ? memory.measured->value() : physical) * time.memory_efficiency.value;
+    r.gather_rate =
+        std::min(r.memory_rate, memory.physical.value() * value_or(compute.gather_efficiency, 1.0) *
+                                    time.memory_efficiency.value);
     r.compute_units = device.compute_units;
     r.tile_m = compute.tile_m;
     r.tile_n = compute.tile_n;
@@ -186,8 +184,7 @@ double attention_seconds(const ComputeRates& r, const Op& op, double flops, doub
     const double work = queries * (keys + edge) * per_pair / rate;
     const auto units = static_cast<double>(std::max<std::int64_t>(1, r.compute_units));
     const double most_keys = std::min(static_cast<double>(op.gemm.n), 2.0 * keys);
-    const double longest =
-        query_block * (most_keys + edge) * per_pair * units / rate;
+    const double longest = query_block * (most_keys + edge) * per_pair * units / rate;
     return std::max(work, longest) + tail * longest;
 }
 

@@ -70,9 +70,8 @@ struct OpCost {
 /// Every kernel takes its kernel_time besides.
 OpCost op_cost(const Op& op, const ComputeRates& rates);
 
-/// Seconds of work, without kernel_time, of `count` products (m x k) (k x n), of which `at_once` run
-/// side by side.
-/// `in` / `out`: bytes per operand element, and moved per output element.
+/// Seconds of work, without kernel_time, of `count` products (m x k) (k x n), of which `at_once`
+/// run side by side. `in` / `out`: bytes per operand element, and moved per output element.
 double gemm_seconds(const ComputeRates& rates, Dtype dtype, const Gemm& gemm, std::int64_t at_once,
                     double in, double out);
 

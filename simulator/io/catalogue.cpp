@@ -92,9 +92,8 @@ Result<ComputeProfile> load_architecture(std::string_view arch) {
     if (!names) {
         return names.error();
     }
-    const bool known = std::any_of(names->begin(), names->end(), [&](const std::string& name) {
-        return same_name(name, arch);
-    });
+    const bool known = std::any_of(names->begin(), names->end(),
+                                   [&](const std::string& name) { return same_name(name, arch); });
     Result<Loaded<ComputeProfile>> loaded = load_file<ComputeProfile>(
         detail::path_of_built_in(detail::architecture_folder, known ? arch : "generic"),
         check_compute, "");
@@ -132,8 +131,7 @@ Result<Device> load_device(const std::string& path, const ComputeProfile& archit
 } // namespace
 
 Result<std::vector<Device>> load_devices() {
-    Result<std::vector<Device>> devices =
-        load_all<Device>(detail::device_folder, check_device);
+    Result<std::vector<Device>> devices = load_all<Device>(detail::device_folder, check_device);
     const Result<std::vector<std::string>> names = detail::names_in(detail::device_folder);
     if (!devices || !names) {
         return devices;

@@ -61,8 +61,8 @@ double ring_latency(const GroupPath& path) {
     return latency;
 }
 
-/// Seconds to move `sent` bytes: at `half` bytes twice as long as at the full rate. With a ramp of 1
-/// what is lost is a fixed time; below 1 larger messages lose more, but less than in proportion,
+/// Seconds to move `sent` bytes: at `half` bytes twice as long as at the full rate. With a ramp of
+/// 1 what is lost is a fixed time; below 1 larger messages lose more, but less than in proportion,
 /// because chunks and their number grow with the message.
 double transfer(double sent, double half, double ramp, double rate) {
     if (rate <= 0.0 || sent <= 0.0) return 0.0;
@@ -121,8 +121,8 @@ double send_seconds(const GroupPath& path, double bytes) {
     for (const PathLevel& level : path.levels) {
         const double shared = level.per_rank.value() * static_cast<double>(inside);
         const double rate = std::min(shared, level.per_link.value());
-        slowest = std::max(
-            slowest, level.step_latency.value() + transfer(bytes, level.half_size.value(), level.ramp, rate));
+        slowest = std::max(slowest, level.step_latency.value() +
+                                        transfer(bytes, level.half_size.value(), level.ramp, rate));
         inside *= level.members;
     }
     return slowest;
@@ -152,8 +152,8 @@ Seconds collective_time(const GroupPath& path, Collective op, Bytes bytes) {
         case Collective::broadcast:
         case Collective::reduce:
             // pipelined along the ring, every byte passes every rank once
-            seconds =
-                std::min(ring_latency(path) + transfer(s, c.half, c.ramp, c.rate), tree_seconds(c, 1.0, s));
+            seconds = std::min(ring_latency(path) + transfer(s, c.half, c.ramp, c.rate),
+                               tree_seconds(c, 1.0, s));
             break;
         case Collective::all_to_all:
             seconds = all_to_all_seconds(path, s);

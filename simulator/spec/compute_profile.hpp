@@ -27,12 +27,12 @@ struct AttentionRate {
 struct ComputeProfile {
     std::string name;
     std::string note;
-    std::int64_t tile_m = 128; ///< rows of the output that one compute unit works on at a time
-    std::int64_t tile_n = 128; ///< its columns
-    Constant matrix_efficiency;        ///< of the dense peak, large 16-bit products, sustained
+    std::int64_t tile_m = 128;  ///< rows of the output that one compute unit works on at a time
+    std::int64_t tile_n = 128;  ///< its columns
+    Constant matrix_efficiency; ///< of the dense peak, large 16-bit products, sustained
     Constant narrow_matrix_efficiency; ///< the same, formats of 8 bits and less
-    Constant matrix_ramp; ///< elements of k a tile takes as long as before its first product
-    Constant kernel_time; ///< seconds one kernel takes beside its work
+    Constant matrix_ramp;       ///< elements of k a tile takes as long as before its first product
+    Constant kernel_time;       ///< seconds one kernel takes beside its work
     Constant memory_efficiency; ///< of the sheet bandwidth, large element-wise kernels
     Constant gather_efficiency; ///< the same, kernels that sort rows (tokens to experts and back)
     Constant attention_tail;    ///< of the longest block of queries, while units run dry at the end

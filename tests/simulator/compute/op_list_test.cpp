@@ -121,7 +121,8 @@ TEST(OpList, MovesMoreForNormsWrittenInPasses) {
     sim::StackProfile stack = generic_stack();
     const auto traffic = [&](sim::NormImpl norm) {
         stack.tensors.norm = norm;
-        return op_named(block(llama_3_8b(), resolved(8192), {}, stack), "ffn_norm").traffic_forward /
+        return op_named(block(llama_3_8b(), resolved(8192), {}, stack), "ffn_norm")
+                   .traffic_forward /
                (8192.0 * 4096.0);
     };
     EXPECT_EQ(traffic(sim::NormImpl::fused), 4.0);
@@ -148,7 +149,8 @@ TEST(OpList, AddsUpThePiecesOfARing) {
     EXPECT_EQ(op.attention_steps, 4.0);
     EXPECT_EQ(op.sum_forward, 3.0 * 2048.0 * 32.0 * 128.0 * 10.0);
     key.cp_kind = sim::CpKind::all_to_all;
-    EXPECT_EQ(op_named(block(llama_3_8b(), resolved(8192), key), "core_attention").sum_forward, 0.0);
+    EXPECT_EQ(op_named(block(llama_3_8b(), resolved(8192), key), "core_attention").sum_forward,
+              0.0);
 }
 
 TEST(OpList, RunsExpertsAsTheStackDoes) {
