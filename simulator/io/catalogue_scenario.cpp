@@ -141,6 +141,13 @@ Result<Device> device_of(const Cluster& cluster, std::size_t group, const Catalo
     for (Assumption& assumption : found->assumptions) {
         assumptions.push_back(std::move(assumption));
     }
+    if (found->value.compute == ComputeProfile{}) {
+        Result<ComputeProfile> architecture = load_architecture(found->value.arch);
+        if (!architecture) {
+            return std::move(architecture).error();
+        }
+        found->value.compute = std::move(architecture).value();
+    }
     return std::move(found->value);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "simulator/spec/compute_profile.hpp"
 #include "simulator/spec/fields.hpp"
 
 namespace shardplan::sim {
@@ -73,6 +74,7 @@ struct Device {
     bool pcie_peer_access = true; ///< false: consumer boards stage through the host
     double tdp_watts = 0.0;
     std::int64_t compute_units = 0; ///< SMs or CUs; 0 = not known
+    ComputeProfile compute;         ///< of its architecture, with what the product changes
     std::vector<std::string> sources;
     std::string confidence; ///< high, medium, low
     std::string note;

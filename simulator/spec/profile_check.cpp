@@ -33,6 +33,7 @@ constexpr auto units = std::to_array<std::pair<std::string_view, std::string_vie
     {"step_overhead", "s"},
     {"step_latency", "s"},
     {"launch_latency", "s"},
+    {"kernel_time", "s"},
 });
 
 std::string_view unit_of(std::string_view key) {
@@ -194,6 +195,10 @@ Status check_stack(const StackProfile& stack, std::string_view source) {
 
 Status check_fabric(const FabricProfile& fabric, std::string_view source) {
     return check_constants(fabric, std::string(source) + ": ");
+}
+
+Status check_compute(const ComputeProfile& compute, std::string_view source) {
+    return check_constants(compute, std::string(source) + ": ");
 }
 
 Status check_job(const Job& job, std::string_view source) {

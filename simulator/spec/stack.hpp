@@ -127,9 +127,10 @@ struct Capabilities {
 
 /// Time behaviour of a stack, as Constants.
 struct StackTime {
-    Constant gemm_efficiency;      ///< of the dense peak, large shapes, sustained clock
-    Constant attention_efficiency; ///< of the dense peak, large shapes
-    Constant memory_efficiency;    ///< of the device memory bandwidth, element-wise kernels
+    Constant gemm_efficiency;      ///< of what the device's libraries reach (ComputeProfile)
+    Constant rowwise_efficiency;   ///< 8-bit products with a scale per row, of those with one
+    Constant attention_efficiency; ///< of what the attention kernel reaches
+    Constant memory_efficiency;    ///< of what large element-wise kernels reach
     Constant elementwise_passes;   ///< traffic per stored element relative to perfect fusion
     Constant launch;               ///< seconds of host time per kernel
     Constant kernels_per_block;    ///< kernels of one block's forward pass
@@ -156,6 +157,8 @@ struct StackProfile {
     std::vector<std::string> aliases;
     std::vector<Feature> features; ///< on by default
     AttentionImpl attention = AttentionImpl::flash_2;
+    /// The newest kernels its images hold; where newer ones are asked for, these run.
+    AttentionImpl newest_attention = AttentionImpl::cudnn;
     Shard default_shard = Shard::none;
     double default_dropout = 0.0; ///< probability, for models that do not state theirs
     Capabilities capabilities;

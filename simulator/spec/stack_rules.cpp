@@ -46,6 +46,10 @@ void describe(FieldVisitor& v, TensorRules& x) {
           {"partitioned_checkpoints", "checkpoints cut over tp",
            "kept inputs of recomputed blocks, under zero3"},
           x.partitioned_checkpoints);
+    field(v, {"complex_rope", "complex rotary positions", "eager even where the rest is compiled"},
+          x.complex_rope);
+    field(v, {"scattered_messages", "messages cut over tp", "boundary tensors between stages"},
+          x.scattered_messages);
     field(v,
           {"logits_kept", "16-bit logits kept", "copies alive through the loss backward", false, 0,
            4},
@@ -71,6 +75,10 @@ void describe(FieldVisitor& v, StateRules& x) {
           x.fp16_gradients_stay);
     field(v, {"foreach_temporary", "foreach temporary", "one temporary copy of the shard"},
           x.foreach_temporary);
+    field(v,
+          {"unit_copies", "copies of gathered units",
+           "parameters are copied out of gathered units, and gradients into them (FSDP2)"},
+          x.unit_copies);
     field(v,
           {"flat_reduction", "flat reduction",
            "gradients are copied into a bucket and an fp32 copy of it after the backward pass"},

@@ -96,7 +96,9 @@ struct TensorRules {
     GatherBuffer gather_buffer = GatherBuffer::none; ///< under sp (Megatron)
     bool score_buffer = false; ///< one global buffer for attention scores (Megatron, unfused)
     bool partitioned_checkpoints = false; ///< under zero3 recompute inputs are cut over tp
-    std::int64_t logits_kept = 0;         ///< 16-bit logits that live on through the loss backward
+    bool complex_rope = false; ///< rotary positions as complex numbers, which no compiler fuses
+    bool scattered_messages = false;  ///< boundary tensors are cut over tp to be sent (Megatron)
+    std::int64_t logits_kept = 0;     ///< 16-bit logits that live on through the loss backward
     std::int64_t output_buffers = 0;  ///< logits of earlier micro-batches a pipeline buffer keeps
     std::int64_t message_buffers = 2; ///< boundary tensors a pipeline stage holds for messages
 
@@ -109,6 +111,7 @@ struct StateRules {
     bool fp32_gradient_on_step = false; ///< an fp32 copy of the gradient shard while stepping
     bool fp16_gradients_stay = false;   ///< in fp16 gradients stay 16 bits wide until the step
     bool foreach_temporary = false;     ///< the multi-tensor optimizer makes one temporary copy
+    bool unit_copies = false; ///< gathered units are copied into parameters, gradients out of them
     bool flat_reduction = false; ///< gradients are copied into a bucket and an fp32 copy of it
     bool gradients_start_late = false; ///< with one micro-batch, gradients appear as activations go
 

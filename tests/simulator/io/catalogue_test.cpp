@@ -124,6 +124,26 @@ TEST(Catalogue, EverySpellingBelongsToOneDevice) {
     }
 }
 
+TEST(Catalogue, GivesEveryDeviceWhatItsArchitectureReaches) {
+    for (const Device& device : load_devices().value()) {
+        const Result<ComputeProfile> architecture = load_architecture(device.arch);
+        ASSERT_TRUE(architecture) << error_of(architecture);
+        EXPECT_EQ(device.compute.name, architecture->name) << device.name;
+        EXPECT_FALSE(device.compute.matrix_efficiency.source.empty()) << device.name;
+        EXPECT_FALSE(device.compute.flash_2.edge.source.empty()) << device.name;
+    }
+    EXPECT_EQ(load_architecture("hopper")->name, "hopper");
+    EXPECT_EQ(load_architecture("an unknown one")->name, "generic");
+}
+
+TEST(Catalogue, LetsAProductReachLessThanItsArchitecture) {
+    const Device sxm = find_device("A100-SXM-80GB")->value;
+    const Device pcie = find_device("A100-PCIe-80GB")->value;
+    EXPECT_LT(pcie.compute.matrix_efficiency.value, sxm.compute.matrix_efficiency.value);
+    EXPECT_EQ(pcie.compute.flash_2.edge, sxm.compute.flash_2.edge);
+    EXPECT_EQ(pcie.compute.matrix_ramp, sxm.compute.matrix_ramp);
+}
+
 TEST(Catalogue, FindsADeviceWithoutRegardToCase) {
     const Result<Loaded<Device>> found = find_device("nvidia h100 80gb hbm3");
     ASSERT_TRUE(found) << error_of(found);

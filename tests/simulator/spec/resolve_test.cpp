@@ -57,6 +57,14 @@ TEST(Resolve, RecordsWhatTheStackDecided) {
     EXPECT_EQ(values(given).gradient, Dtype::fp32);
 }
 
+TEST(Resolve, RunsTheNewestAttentionKernelThatTheStackHolds) {
+    Scenario given = usual();
+    given.stack.newest_attention = AttentionImpl::flash_1;
+    EXPECT_EQ(values(given).attention, AttentionImpl::flash_1);
+    given.stack.attention = AttentionImpl::fused_softmax;
+    EXPECT_EQ(values(given).attention, AttentionImpl::fused_softmax);
+}
+
 TEST(Resolve, TakesTheModelsPositionsForTheSequenceButNotAMillion) {
     Scenario given = usual();
     given.job.sequence.max = 0;
