@@ -217,8 +217,8 @@ sim::Part mtp_part(const RunModel& m, const sim::Part& trunk) {
     return part;
 }
 
-/// Dropout where the record is silent: GPT models, which have learned positions, keep the default of
-/// their software; later architectures are trained without.
+/// Dropout where the record is silent: GPT models, which have learned positions, keep the default
+/// of their software; later architectures are trained without.
 double default_dropout(const RunModel& m, const sim::StackProfile& stack) {
     return lower(m.positions) == "learned" ? stack.default_dropout : 0.0;
 }

@@ -79,6 +79,10 @@ sim::Result<sim::Cluster> cluster_from(const ClusterOptions& options,
         return status.error();
     }
     if (!options.gpus) {
+        if (cluster.scalable) {
+            assumptions.push_back({"cluster.gpus", std::to_string(sim::device_count(cluster)),
+                                   "the cluster as described", "give --gpus"});
+        }
         return cluster;
     }
     return sim::resize(std::move(cluster), *options.gpus, "--gpus");

@@ -1,5 +1,6 @@
 #include "planner/cli/console.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -67,12 +68,25 @@ void print_assumptions(std::ostream& out, const std::vector<sim::Assumption>& as
     }
     print_heading(out, "Assumed", color);
     Table table({{"", Align::left}, {"", Align::left}, {"", Align::left}});
+    std::vector<std::string> plain;
     for (const sim::Assumption& a : assumptions) {
+        if (a.origin == "default" && a.note.empty()) {
+            plain.push_back(a.path); // fields a file leaves at what their description says
+            continue;
+        }
         table.add({a.path,
                    {a.value, Style::strong},
                    {a.note.empty() ? a.origin : a.origin + "; " + a.note, Style::faint}});
     }
     table.print(out, color, 2);
+    if (!plain.empty()) {
+        constexpr std::size_t shown = 4;
+        const std::size_t n = std::min(shown, plain.size());
+        out << fmt::format(
+            "  {} fields at their defaults ({}{}); --json lists them\n", plain.size(),
+            fmt::join(plain.begin(), plain.begin() + static_cast<std::ptrdiff_t>(n), ", "),
+            plain.size() > shown ? ", ..." : "");
+    }
 }
 
 void print_warnings(std::ostream& out, const std::vector<sim::Warning>& warnings, bool color) {

@@ -84,12 +84,20 @@ std::string peak_words(const sim::Scenario& scenario, const std::string& peak_na
     if (scenario.devices.empty()) {
         return peak_name;
     }
-    const sim::Device& device = scenario.devices.front();
-    const auto peak = device.peak_dense.find(peak_name);
-    if (peak == device.peak_dense.end()) {
+    // ranks keep the pace of the slowest device
+    const sim::Device* slowest = nullptr;
+    for (const sim::Device& device : scenario.devices) {
+        const auto peak = device.peak_dense.find(peak_name);
+        if (peak != device.peak_dense.end() &&
+            (slowest == nullptr || peak->second < slowest->peak_dense.at(peak_name))) {
+            slowest = &device;
+        }
+    }
+    if (slowest == nullptr) {
         return peak_name;
     }
-    return fmt::format("{} (dense {} of {})", sim::to_text(peak->second), peak_name, device.name);
+    return fmt::format("{} (dense {} of {})", sim::to_text(slowest->peak_dense.at(peak_name)),
+                       peak_name, slowest->name);
 }
 
 const sim::ClassMemory* deciding_class(const sim::Estimate& estimate) {

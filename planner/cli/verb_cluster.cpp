@@ -139,10 +139,11 @@ void print_group(const Console& console, const KnownGroup& known) {
                                          sim::to_text(usable(known.device->memory_bandwidth)),
                                          peak_words(*known.device))});
     } else {
-        table.add(
-            {"device",
-             {fmt::format("{}: not in the catalogue, peak unknown; {}", node.device, known.hint),
-              Style::doubtful}});
+        table.add({"device",
+                   {fmt::format("{}: not in the catalogue, peak unknown; {}, or give its figures "
+                                "to plan with --device-peak, --device-memory, --device-bandwidth",
+                                node.device, known.hint),
+                    Style::doubtful}});
     }
     if (node.scaleup.kind != sim::ScaleupKind::none) {
         table.add({"in the node",

@@ -19,6 +19,14 @@ struct Subject {
     sim::Layout layout;
 };
 
+/// Whether any flag describes a scenario.
+bool changes_scenario(const ScenarioOptions& o) {
+    return !(o.model.empty() && o.cluster.empty() && !o.gpus && o.job.empty() && o.stack.empty() &&
+             o.calibration.empty() && o.features.empty() && o.job_fields.empty() &&
+             o.sets.empty() && o.device_peak.empty() && o.device_memory.empty() &&
+             o.device_bandwidth.empty());
+}
+
 sim::Result<Subject> subject_from(const ExplainOptions& options) {
     Subject out;
     std::string layout = options.layout;
@@ -30,6 +38,13 @@ sim::Result<Subject> subject_from(const ExplainOptions& options) {
         }
         out.scenario = std::move(*scenario);
     } else {
+        if (changes_scenario(options.scenario)) {
+            return sim::Error{
+                sim::ErrorCode::bad_input, options.document,
+                "a plan file holds its whole scenario, so flags cannot change it",
+                "leave the plan file out and give --model, --cluster and --layout, or "
+                "leave those flags out"};
+        }
         auto document = sim::read_document_file(options.document);
         if (!document) {
             return document.error();

@@ -7,7 +7,7 @@
 #include "planner/import/load_model.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "simulator/io/json.hpp"
-#include "simulator/spec/stack.hpp"
+#include "simulator/spec/stack_features.hpp"
 #include "simulator/units/in_quotes.hpp"
 #include "simulator/units/nearest.hpp"
 
@@ -18,8 +18,10 @@ using Entries = sim::Result<std::vector<sim::CatalogueEntry>>;
 
 Entries list_features() {
     std::vector<sim::CatalogueEntry> out;
-    for (const std::string_view name : sim::EnumNames<sim::Feature>::names) {
-        out.push_back({std::string(name), ""});
+    const auto& names = sim::EnumNames<sim::Feature>::names;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        out.push_back(
+            {std::string(names[i]), std::string(sim::doc_of(static_cast<sim::Feature>(i)))});
     }
     return out;
 }

@@ -71,8 +71,10 @@ std::string reason_of(const sim::Estimate& plan, const sim::Estimate& best) {
     const double ratio = best.time.total.value.value() > 0.0
                              ? plan.time.total.value / best.time.total.value - 1.0
                              : 0.0;
-    const std::string lost = where_it_loses(plan.time, best.time);
-    std::string out = fmt::format("{:+.1f} %", 100.0 * ratio);
+    const std::string lost = ratio > 0.0 ? where_it_loses(plan.time, best.time) : "";
+    std::string out =
+        ratio < 0.0 ? fmt::format("{:.1f} % faster, {}", -100.0 * ratio, name_of(plan.verdict))
+                    : fmt::format("{:+.1f} %", 100.0 * ratio);
     if (!lost.empty()) {
         out += ": " + lost;
     }
@@ -358,6 +360,15 @@ sim::Document document_of(const sim::Evaluator& evaluator, const std::vector<Ran
     return document;
 }
 
+/// Ranking by cost is asked for and nothing says what a device costs.
+bool scenario_without_prices(const sim::Scenario& scenario) {
+    const auto& groups = scenario.cluster.node_groups;
+    return scenario.job.objective == sim::Objective::cost &&
+           std::any_of(groups.begin(), groups.end(), [](const sim::NodeGroup& group) {
+               return group.price_per_device_hour <= 0.0;
+           });
+}
+
 } // namespace
 
 int run_plan(const PlanOptions& options, const Console& console) {
@@ -382,6 +393,11 @@ int run_plan(const PlanOptions& options, const Console& console) {
     const auto evaluator = sim::Evaluator::make(std::move(*scenario));
     if (!evaluator) {
         return fail(console, evaluator.error());
+    }
+    if (scenario_without_prices(evaluator->scenario())) {
+        return fail(console, {sim::ErrorCode::bad_input, "--objective cost",
+                              "cluster " + evaluator->scenario().cluster.name + " states no price",
+                              "give one: --set cluster.node_groups[0].price_per_device_hour=2.5"});
     }
     SearchOptions search;
     search.top = static_cast<std::size_t>(options.top);

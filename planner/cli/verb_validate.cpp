@@ -10,6 +10,7 @@
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/json.hpp"
 #include "simulator/io/run_record.hpp"
+#include "simulator/units/text.hpp"
 
 namespace shardplan::plan::cli {
 namespace {
@@ -122,6 +123,50 @@ void print_groups(const Console& console, const std::vector<GroupFigures>& group
     }
 }
 
+/// Few records: each with what was measured and what is predicted.
+void print_rows(const Console& console, const std::vector<sim::RunRecord>& records,
+                const std::vector<RunPrediction>& rows) {
+    Table table({{"record", Align::left},
+                 {"figure", Align::left},
+                 {"measured", Align::right},
+                 {"predicted", Align::right},
+                 {"error", Align::right}});
+    const auto error = [](double predicted, double measured) {
+        return measured > 0.0 ? fmt::format("{:+.1f} %", 100.0 * (predicted / measured - 1.0)) : "";
+    };
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const RunPrediction& row = rows[i];
+        const sim::RunMeasured& measured = records[i].measured;
+        if (!row.skipped.empty()) {
+            table.add({row.id, "skipped", "", "", row.skipped});
+            continue;
+        }
+        const double seconds = measured.step_time_s.value_or(0.0);
+        table.add({row.id, "step time", seconds > 0.0 ? sim::to_text(sim::Seconds(seconds)) : "",
+                   sim::to_text(sim::Seconds(row.step_time_s)), error(row.step_time_s, seconds)});
+        for (const sim::RunMemory& m : measured.memory) {
+            const MemoryPicks* picks = m.kind == "allocated"  ? &row.allocated
+                                       : m.kind == "reserved" ? &row.reserved
+                                       : m.kind == "process"  ? &row.process
+                                                              : nullptr;
+            if (picks == nullptr) {
+                continue;
+            }
+            const double predicted = m.rank == "first"  ? picks->first
+                                     : m.rank == "last" ? picks->last
+                                                        : picks->max;
+            table.add({"", m.kind + " memory, " + m.rank + " rank",
+                       fmt::format("{:.2f} GiB", m.gib), fmt::format("{:.2f} GiB", predicted),
+                       error(predicted, m.gib)});
+        }
+        const bool ran_out = measured.oom;
+        table.add({"", "verdict", ran_out ? "ran out of memory" : "ran",
+                   std::string(name_of(row.verdict)), ""});
+    }
+    print_heading(console.out, "Records", console.color);
+    table.print(console.out, console.color, 2);
+}
+
 void print_skipped(const Console& console, const std::vector<RunPrediction>& rows) {
     constexpr std::size_t shown = 10;
     std::vector<std::pair<std::string, std::int64_t>> reasons;
@@ -194,8 +239,14 @@ int run_validate(const ValidateOptions& options, const Console& console) {
     if (groups.size() > 1) {
         groups.push_back(all);
     }
+    constexpr std::size_t few = 20;
+    if (rows->size() <= few) {
+        print_rows(console, runs->records, *rows);
+    }
     print_groups(console, groups);
-    print_skipped(console, *rows);
+    if (rows->size() > few) {
+        print_skipped(console, *rows);
+    }
     return exit_code::yes;
 }
 

@@ -65,14 +65,22 @@ Flops selective_forward_flops_per_step(const ModelSpec& model, const Resolved& r
     return Flops(static_cast<double>(r.global_batch) * over_blocks(model, again));
 }
 
-Flops block_forward_flops_per_step(const ModelSpec& model, const Resolved& r) {
+namespace {
+
+/// Forward flops of the blocks' products with weights.
+Flops products_per_step(const ModelSpec& model, const Resolved& r) {
     const double tokens = static_cast<double>(r.global_batch) * static_cast<double>(r.sequence);
-    const double products = over_blocks(model, multiplied_parameters);
+    return Flops(2.0 * tokens * over_blocks(model, multiplied_parameters));
+}
+
+} // namespace
+
+Flops block_forward_flops_per_step(const ModelSpec& model, const Resolved& r) {
     const auto scores = [&](const BlockKind& kind, std::int64_t) {
         return attention_flops(kind.attention, r);
     };
-    return Flops(2.0 * tokens * products +
-                 static_cast<double>(r.global_batch) * over_blocks(model, scores));
+    return products_per_step(model, r) +
+           Flops(static_cast<double>(r.global_batch) * over_blocks(model, scores));
 }
 
 Flops model_flops_per_step(const ModelSpec& model, const Resolved& r) {
@@ -82,7 +90,11 @@ Flops model_flops_per_step(const ModelSpec& model, const Resolved& r) {
     const Embedding& e = model.embedding;
     const std::int64_t width = e.projection_width > 0 ? e.projection_width : trunk->hidden;
     const double head = static_cast<double>(e.vocab) * static_cast<double>(width);
-    return 3.0 * (block_forward_flops_per_step(model, r) + Flops(2.0 * tokens * head));
+    const Flops forward = block_forward_flops_per_step(model, r) + Flops(2.0 * tokens * head);
+    if (r.method.kind == MethodKind::full) return 3.0 * forward;
+    // Frozen weights need no gradient: their products run forward and for the input only.
+    const Flops scores = block_forward_flops_per_step(model, r) - products_per_step(model, r);
+    return 2.0 * (forward - scores) + 3.0 * scores;
 }
 
 } // namespace shardplan::sim

@@ -56,8 +56,14 @@ OpContext op_context(const ModelSpec& model, const Resolved& resolved, const Sta
     c.local_tokens = key.sp ? c.tokens / key.tp : c.tokens;
     c.activation = activation_dtype(resolved);
     c.element = bytes_per_element(c.activation);
-    c.passes = std::max(1.0, stack.time.elementwise_passes.value);
     return c;
+}
+
+double cast_bytes(const OpContext& c, double narrow) {
+    // a scale per row of either orientation takes two readings of its own for each
+    if (has_feature(c.stack, Feature::float8_rowwise)) return 4.0 * c.element + 2.0 * narrow;
+    const bool current = has_feature(c.stack, Feature::float8_tensorwise);
+    return c.element + 2.0 * narrow + (current ? c.element : 0.0);
 }
 
 namespace {
@@ -73,12 +79,14 @@ Dtype product_dtype(const OpContext& c, const LinearShape& s) {
     return s.narrow ? c.resolved.compute : c.activation;
 }
 
-/// Bytes read and written to bring operands into an 8-bit or smaller format: 16-bit in, one copy
-/// out for the product and one transposed for the gradient product.
-/// Source: Transformer Engine keeps both orientations of what a weight gradient reads.
+/// Bytes read and written to bring `elements` into an 8-bit or smaller format: 16-bit in, one copy
+/// out for the product and one transposed for the gradient product. Scales that come from the
+/// tensor at hand (and not from earlier steps, as Transformer Engine's) take a reading before it.
+/// Source: Transformer Engine keeps both orientations of what a weight gradient reads; torchao,
+/// float8_scaling_utils.py.
 double cast_traffic(const OpContext& c, const LinearShape& s, double elements) {
     const double narrow = bytes_per_element(product_dtype(c, s));
-    return narrow < 2.0 ? elements * (c.element + 2.0 * narrow) : 0.0;
+    return narrow < 2.0 ? elements * cast_bytes(c, narrow) : 0.0;
 }
 
 /// Traffic of adding a new weight gradient into the accumulated one.
@@ -89,14 +97,16 @@ double accumulation_traffic(const OpContext& c, double weights) {
 
 /// Collectives around a split map. Source: Shoeybi et al. 2019 (arXiv 1909.08053) for tensor
 /// parallelism, Korthikanti et al. 2022 (arXiv 2205.05198) for its sequence-parallel form, which
-/// keeps the gathered input sharded and gathers it again for the weight gradient.
+/// keeps the gathered input sharded and gathers it again for the weight gradient, unless the stack
+/// keeps it whole.
 void add_split_comm(const OpContext& c, const LinearShape& s, bool frozen, Op& op) {
     if (c.key.tp == 1 || s.split == Split::replicated) return;
     if (s.split == Split::column && s.gathers_input) {
         const double bytes = c.tokens * s.in * c.element;
         if (c.key.sp) {
             op.comm_forward.push_back({Group::tp, Collective::all_gather, bytes, 1});
-            if (!frozen) op.comm_backward.push_back({Group::tp, Collective::all_gather, bytes, 1});
+            const bool again = !frozen && !c.stack.tensors.keeps_gathered_input;
+            if (again) op.comm_backward.push_back({Group::tp, Collective::all_gather, bytes, 1});
             op.comm_backward.push_back({Group::tp, Collective::reduce_scatter, bytes, 1});
         } else {
             op.comm_backward.push_back({Group::tp, Collective::all_reduce, bytes, 1});
@@ -163,7 +173,8 @@ void add_linear(const OpContext& c, const LinearShape& s, OpList& out) {
     const double weights = in * n;
     op.weights = weights + (s.bias ? n : 0.0);
     op.weight_bytes = op.weights * bytes_per_element(c.resolved.parameter);
-    op.traffic_forward = cast_traffic(c, s, tokens * in);
+    // weights are brought into the format for every micro-batch anew
+    op.traffic_forward = cast_traffic(c, s, tokens * in + weights);
     op.traffic_backward = cast_traffic(c, s, tokens * n);
     if (op.traffic_forward > 0.0) {
         op.kernels_forward += 1;
@@ -190,18 +201,46 @@ void add_linear(const OpContext& c, const LinearShape& s, OpList& out) {
     if (adapted) add_adapter(c, s, tokens, in, n, out);
 }
 
+namespace {
+
+/// Bytes per element that a normalisation reads and writes in each pass.
+struct NormTraffic {
+    double forward = 0.0;
+    double backward = 0.0;
+};
+
+/// One kernel: input in, output out; backward input, gradient twice, gradient out. Eager
+/// root-mean-square: square, mean, product with the inverse root, product with the weight, each a
+/// pass of its own, and backward the gradients of each; in 32 bits with conversions on both sides
+/// where the code asks for it.
+NormTraffic norm_traffic(const OpContext& c, NormKind kind) {
+    const double e = c.element;
+    constexpr double f = 4.0;
+    if (kind == NormKind::layernorm) return {2.0 * e, 4.0 * e};
+    switch (c.stack.tensors.norm) {
+        case NormImpl::fused:
+            break;
+        case NormImpl::upcast:
+            return {4.0 * e + 7.0 * f, 8.0 * e + 14.0 * f};
+        case NormImpl::native:
+            return {7.0 * e, 18.0 * e};
+    }
+    return {2.0 * e, 4.0 * e};
+}
+
+} // namespace
+
 void add_norm(const OpContext& c, std::string_view name, NormKind kind, bool affine, bool bias,
               double tokens, double width, OpList& out) {
     const bool fused = c.fusion.norm || kind == NormKind::layernorm;
-    const double passes = fused ? 1.0 : c.passes;
-    const double bytes = tokens * width * c.element;
+    const NormTraffic traffic = norm_traffic(c, kind);
     Op op;
     op.kind = OpKind::norm;
     op.name = name;
     op.dtype = c.activation;
     op.frozen = !trains_base(c);
-    op.traffic_forward = passes * 2.0 * bytes;
-    op.traffic_backward = passes * 4.0 * bytes; // input, gradient in twice, gradient out
+    op.traffic_forward = traffic.forward * tokens * width;
+    op.traffic_backward = traffic.backward * tokens * width;
     op.kernels_forward = fused ? 1 : 6;
     op.kernels_backward = fused ? 2 : 10;
     op.weights = affine ? (bias ? 2.0 : 1.0) * width : 0.0;
@@ -239,10 +278,13 @@ void add_rope(const OpContext& c, double width, OpList& out) {
     op.kind = OpKind::rope;
     op.name = "rope";
     op.dtype = c.activation;
-    const double passes = c.fusion.rope ? 1.0 : c.passes;
-    op.traffic_forward = passes * 2.0 * bytes;
-    op.traffic_backward = passes * 2.0 * bytes;
-    op.kernels_forward = c.fusion.rope ? 2 : 10;
+    // eager: two products with tables, a negation of half, a concatenation and a sum; as complex
+    // numbers: conversion to 32 bits, product, conversion back, which move as much
+    const bool fused = c.fusion.rope && !c.stack.tensors.complex_rope;
+    const double passes = fused ? 2.0 : 10.0;
+    op.traffic_forward = passes * bytes;
+    op.traffic_backward = passes * bytes;
+    op.kernels_forward = fused ? 2 : 10;
     op.kernels_backward = op.kernels_forward;
     out.push_back(std::move(op));
 }
@@ -251,14 +293,15 @@ void add_activation(const OpContext& c, std::string_view name, const Ffn& ffn, d
                     double width, OpList& out) {
     const double bytes = tokens * width * c.element;
     const bool fused = ffn.gated ? c.fusion.glu : c.fusion.elementwise;
-    const double passes = fused ? 1.0 : c.passes;
+    // eager, gated: the activation and the product are passes of their own
+    const double extra = ffn.gated && !fused ? 2.0 : 0.0;
     Op op;
     op.kind = OpKind::activation;
     op.name = name;
     op.dtype = c.activation;
     const double inputs = ffn.gated ? 2.0 : 1.0;
-    op.traffic_forward = passes * (inputs + 1.0) * bytes;
-    op.traffic_backward = passes * (2.0 * inputs + 1.0) * bytes;
+    op.traffic_forward = (inputs + 1.0 + extra) * bytes;
+    op.traffic_backward = (2.0 * inputs + 1.0 + 2.0 * extra) * bytes;
     op.kernels_forward = fused ? 1 : (ffn.gated ? 2 : 1) + (ffn.bias ? 1 : 0);
     op.kernels_backward = fused ? 1 : (ffn.gated ? 4 : 2);
     out.push_back(std::move(op));

@@ -34,10 +34,12 @@ struct OpContext {
     double local_tokens = 0.0; ///< on one rank outside the split layers: / tp with sp
     Dtype activation = Dtype::bf16;
     double element = 2.0; ///< bytes of one activation element
-    double passes = 1.0;  ///< traffic of unfused over fused element-wise work
 };
 OpContext op_context(const ModelSpec& model, const Resolved& resolved, const StackProfile& stack,
                      const ShardingKey& key, std::int64_t hidden);
+
+/// Bytes moved to bring one 16-bit element into a format of `narrow` bytes, both orientations.
+double cast_bytes(const OpContext& c, double narrow);
 
 /// How a linear map is split over the tensor-parallel group.
 enum class Split : std::uint8_t {

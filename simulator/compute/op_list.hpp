@@ -81,13 +81,17 @@ struct Op {
     /// sequence and head, `count` sequences x heads.
     Gemm gemm;
     Dtype dtype = Dtype::bf16;    ///< format its products run in
+    double attention_steps = 1.0; ///< kernels one after the other, each on a part of the keys
+    double sum_forward = 0.0;     ///< bytes moved to add up what those kernels find
+    double sum_backward = 0.0;
+    bool writes_scores = false;   ///< attention as products around a softmax, not one kernel
     bool frozen = false;          ///< no gradient of its weights (adapters train instead)
     double flops_forward = 0.0;   ///< matrix and score products that the kernel really does
     double flops_backward = 0.0;  ///< gradients of inputs and weights
     double traffic_forward = 0.0; ///< bytes moved by memory-bound work
     double traffic_backward = 0.0;
-    /// Kernels at the best fusion the stack's features allow; a grouped_linear with more than one
-    /// runs its experts one after the other.
+    std::int64_t at_once = 1; ///< of the `count` products, run side by side
+    /// Kernels at the best fusion the stack's features allow.
     std::int32_t kernels_forward = 0;
     std::int32_t kernels_backward = 0;
     double weights = 0.0;      ///< parameters of this operator on the rank

@@ -65,9 +65,11 @@ void price_unfused(const OpContext& c, double heads, double pairs, double qk, do
     const bool fused = c.resolved.attention == AttentionImpl::fused_softmax;
     const bool dropout = c.model.attention_dropout > 0.0;
     const double e = c.element;
-    // product writes, softmax reads and writes, product reads; scale, mask and two conversions
-    const double forward = 4.0 * e + (fused ? 0.0 : 4.0 * e + 12.0);
-    const double backward = 6.0 * e + (fused ? 0.0 : 4.0 * e + 12.0);
+    op.writes_scores = true;
+    // The products read and write scores beside their work. Softmax reads and writes; scale, mask
+    // and two conversions. Backward it reads both the scores and their gradient.
+    const double forward = 2.0 * e + (fused ? 0.0 : 4.0 * e + 12.0);
+    const double backward = 3.0 * e + (fused ? 0.0 : 4.0 * e + 12.0);
     const double drop = dropout ? 2.0 * e + 1.0 : 0.0;
     op.traffic_forward = scores * (forward + drop);
     op.traffic_backward = scores * (backward + drop);
@@ -96,6 +98,16 @@ void add_core(const OpContext& c, const Attention& a, double kv_width, OpList& o
         price_unfused(c, heads, whole, qk, v, op);
     } else {
         price_flash(heads, pairs, qk, v, q_bytes + kv_bytes + out_bytes, op);
+    }
+    if (c.key.cp > 1 && c.key.cp_kind == CpKind::ring && !op.writes_scores) {
+        // one kernel per piece of keys; each output but the first is rescaled and added in 32 bits
+        op.attention_steps = c.key.cp;
+        const double sums = (c.key.cp - 1.0) * c.tokens * heads;
+        op.kernels_forward += 3 * (c.key.cp - 1);
+        op.kernels_backward += 3 * (c.key.cp - 1);
+        op.sum_forward = sums * v * (c.element + 8.0);
+        op.sum_backward = sums * qk * (c.element + 8.0) +
+                          (c.key.cp - 1.0) * c.tokens * kv_width * (c.element + 8.0);
     }
     add_context_comm(c, heads * qk, kv_width, heads * v, op);
     out.push_back(std::move(op));

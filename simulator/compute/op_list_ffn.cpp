@@ -119,8 +119,11 @@ void add_grouped(const OpContext& c, const Ffn& f, std::string_view name, double
                  double k, OpList& out) {
     const auto local = std::max<std::int64_t>(1, f.experts / std::max<std::int64_t>(1, c.key.ep));
     const auto rows = static_cast<std::int64_t>(std::max(1.0, tokens / static_cast<double>(local)));
-    const bool grouped =
-        has_feature(c.stack, Feature::grouped_gemm) || has_feature(c.stack, Feature::te);
+    // Transformer Engine spreads the experts over four streams, other grouped kernels take all.
+    // Source: transformer_engine/common/gemm, multi-stream cuBLAS.
+    constexpr std::int64_t streams = 4;
+    const bool te = has_feature(c.stack, Feature::te);
+    const bool grouped = !te && has_feature(c.stack, Feature::grouped_gemm);
     Op op;
     op.kind = OpKind::grouped_linear;
     op.name = name;
@@ -129,6 +132,7 @@ void add_grouped(const OpContext& c, const Ffn& f, std::string_view name, double
     op.gemm = {rows, static_cast<std::int64_t>(n), static_cast<std::int64_t>(k), local};
     op.flops_forward = 2.0 * tokens * n * k;
     op.flops_backward = (op.frozen ? 1.0 : 2.0) * op.flops_forward;
+    op.at_once = grouped ? local : (te ? streams : 1);
     const auto calls = static_cast<std::int32_t>(grouped ? 1 : local);
     op.kernels_forward = calls;
     op.kernels_backward = op.frozen ? calls : 2 * calls;
@@ -137,8 +141,8 @@ void add_grouped(const OpContext& c, const Ffn& f, std::string_view name, double
     op.weight_bytes = op.weights * bytes_per_element(c.resolved.parameter);
     const double narrow = bytes_per_element(c.resolved.compute);
     if (narrow < 2.0) {
-        op.traffic_forward += tokens * k * (c.element + 2.0 * narrow);
-        op.traffic_backward += tokens * n * (c.element + 2.0 * narrow);
+        op.traffic_forward += (tokens * k + weights) * cast_bytes(c, narrow);
+        op.traffic_backward += tokens * n * cast_bytes(c, narrow);
     }
     if (!op.frozen && !c.fusion.gradient_accumulation) {
         op.traffic_backward += weights * (c.element + 2.0 * bytes_per_element(c.resolved.gradient));

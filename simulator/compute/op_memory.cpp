@@ -57,8 +57,8 @@ void set_row(const OpContext& c, Op& op, double in, double out) {
     op.transient_forward = whole + (c.key.sp ? local : 0.0);
     // Without dropout the gradient of the output is the residual stream's, counted elsewhere.
     const double gradient = c.model.hidden_dropout > 0.0 ? local : 0.0;
-    op.transient_backward = gradient + (c.key.sp ? whole : 0.0) + e * in * c.tokens +
-                            weight_gradient(c, op, in * out);
+    op.transient_backward =
+        gradient + (c.key.sp ? whole : 0.0) + e * in * c.tokens + weight_gradient(c, op, in * out);
 }
 
 void set_rope(const OpContext& c, const Widths& w, bool latent, double assembled, Op& op) {
@@ -75,19 +75,19 @@ void set_rope(const OpContext& c, const Widths& w, bool latent, double assembled
         return;
     }
     switch (c.stack.tensors.rope) {
-    case RopeImpl::fused:
-        op.transient_forward = e * all;
-        op.transient_backward = 2.0 * e * all;
-        return;
-    case RopeImpl::eager:
-        op.transient_forward = 8.0 * rotated;
-        op.transient_backward = (8.0 + e) * rotated;
-        return;
-    case RopeImpl::with_tables:
-        keep(op, "cosine_sine", 8.0 * w.head_dim * c.tokens);
-        op.transient_forward = 2.0 * e * rotated;
-        op.transient_backward = 3.0 * e * rotated;
-        return;
+        case RopeImpl::fused:
+            op.transient_forward = e * all;
+            op.transient_backward = 2.0 * e * all;
+            return;
+        case RopeImpl::eager:
+            op.transient_forward = 8.0 * rotated;
+            op.transient_backward = (8.0 + e) * rotated;
+            return;
+        case RopeImpl::with_tables:
+            keep(op, "cosine_sine", 8.0 * w.head_dim * c.tokens);
+            op.transient_forward = 2.0 * e * rotated;
+            op.transient_backward = 3.0 * e * rotated;
+            return;
     }
 }
 
@@ -134,22 +134,23 @@ void set_context_exchange(const OpContext& c, const Widths& w, Op& op) {
     const double qkv = kv + e * w.q * c.tokens;
     const double out = e * w.out * c.tokens;
     switch (c.key.cp_kind) {
-    case CpKind::ring:
-        // One partial output and its statistics per step until the final correction, and two
-        // blocks of keys and values in flight.
-        op.transient_forward += cp * (out + 4.0 * w.heads * c.tokens) + 2.0 * kv;
-        op.transient_backward += 4.0 * kv;
-        return;
-    case CpKind::all_to_all:
-        // The kernel keeps its output before the exchange back, the projection the one after it.
-        keep(op, "exchanged_output", out);
-        op.transient_forward += qkv;
-        op.transient_backward += qkv;
-        return;
-    case CpKind::all_gather:
-        op.transient_forward += cp * kv;
-        op.transient_backward += 2.0 * cp * kv;
-        return;
+        case CpKind::ring:
+            // One partial output and its statistics per step until the final correction, and two
+            // blocks of keys and values in flight.
+            op.transient_forward += cp * (out + 4.0 * w.heads * c.tokens) + 2.0 * kv;
+            op.transient_backward += 4.0 * kv;
+            return;
+        case CpKind::all_to_all:
+            // The kernel keeps its output before the exchange back, the projection the one after
+            // it.
+            keep(op, "exchanged_output", out);
+            op.transient_forward += qkv;
+            op.transient_backward += qkv;
+            return;
+        case CpKind::all_gather:
+            op.transient_forward += cp * kv;
+            op.transient_backward += 2.0 * cp * kv;
+            return;
     }
 }
 
@@ -166,10 +167,9 @@ void set_core_attention(const OpContext& c, const Widths& w, bool grouped_heads,
         set_flash_attention(c, w, io, op);
         // A kernel that works in [batch, sequence] order leaves a second copy in the order of the
         // projection; with one sequence the two orders are the same.
-        const bool reordered = c.stack.tensors.sequence_first &&
-                               c.resolved.attention != AttentionImpl::cudnn &&
-                               c.key.micro_batch > 1 &&
-                               (c.key.cp == 1 || c.key.cp_kind != CpKind::all_to_all);
+        const bool reordered =
+            c.stack.tensors.sequence_first && c.resolved.attention != AttentionImpl::cudnn &&
+            c.key.micro_batch > 1 && (c.key.cp == 1 || c.key.cp_kind != CpKind::all_to_all);
         if (c.stack.tensors.attention_copy || reordered) {
             keep(op, "output_copy", out);
             op.transient_forward += out;
@@ -241,8 +241,8 @@ void set_expert_op(const OpContext& c, const Ffn& f, double beside, Op& op) {
     } else if (op.name == "expert_down") {
         keep(op, "input", kept_input_element(c) * width * routed.done);
         op.transient_forward = done;
-        op.transient_backward = done + e * width * routed.done +
-                                weight_gradient(c, op, experts_here * hidden * width);
+        op.transient_backward =
+            done + e * width * routed.done + weight_gradient(c, op, experts_here * hidden * width);
     } else if (op.kind == OpKind::combine) {
         op.transient_forward = done + (experts_here > 1.0 ? done : sent);
         op.transient_backward = 2.0 * done;
@@ -324,10 +324,10 @@ void set_ffn_op(const OpContext& c, const BlockKind& kind, double beside, Op& op
 void mark_per_operator_policy(const OpContext& c, OpList& ops) {
     for (Op& op : ops) {
         for (StoredTensor& t : op.stored) {
-            const bool kept = (op.name == "attention_norm" && t.name == "input") ||
-                              (op.kind == OpKind::attention &&
-                               (t.name == "output" || t.name == "log_sum_exp")) ||
-                              t.name == "query" || t.name == "value" || t.name == "gate";
+            const bool kept =
+                (op.name == "attention_norm" && t.name == "input") ||
+                (op.kind == OpKind::attention && (t.name == "output" || t.name == "log_sum_exp")) ||
+                t.name == "query" || t.name == "value" || t.name == "gate";
             t.keep = kept ? Keep::until_backward : Keep::dropped_by_selective;
         }
         if (op.name == "mlp_down" && !has_feature(c.stack, Feature::compile)) {
@@ -369,8 +369,8 @@ void set_block_memory(const OpContext& c, const BlockKind& kind, OpList& ops) {
     const bool waits = kind.ffn.kind == FfnKind::moe && kind.ffn.shared_width > 0;
     const double beside = waits ? c.element * w.hidden * c.local_tokens : 0.0;
     for (Op& op : ops) {
-        const bool attention_norm = op.name == "q_norm" || op.name == "kv_norm" ||
-                                    op.name == "qk_norm";
+        const bool attention_norm =
+            op.name == "q_norm" || op.name == "kv_norm" || op.name == "qk_norm";
         if (op.name.find("lora") != std::string_view::npos) {
             set_adapter(c, op);
         } else if (op.kind == OpKind::norm && !attention_norm) {

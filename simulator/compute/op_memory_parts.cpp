@@ -47,8 +47,7 @@ void set_norm(const OpContext& c, Op& op, double width, double rows, bool rms, b
 void set_replicated(const OpContext& c, Op& op, double in, double out) {
     const double e = c.element;
     op.transient_forward = e * out * c.local_tokens;
-    op.transient_backward =
-        e * (out + in) * c.local_tokens + weight_gradient(c, op, in * out);
+    op.transient_backward = e * (out + in) * c.local_tokens + weight_gradient(c, op, in * out);
 }
 
 void set_residual(const OpContext& c, Op& op) {

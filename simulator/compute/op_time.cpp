@@ -1,7 +1,6 @@
 #include "simulator/compute/op_time.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <string>
 
@@ -9,67 +8,61 @@ namespace shardplan::sim {
 
 namespace {
 
-std::string lower(std::string_view text) {
-    std::string out(text);
-    std::transform(out.begin(), out.end(), out.begin(),
-                   [](unsigned char ch) { return static_cast<char>(std::tolower(ch)); });
-    return out;
-}
-
-struct ArchTile {
-    std::string_view arch;
-    TileShape tile;
-};
-// The shapes that CUTLASS and composable_kernel instantiate for large 16-bit products.
-constexpr std::array<ArchTile, 8> arch_tiles = {{
-    {"volta", {128, 128, 32, 2}},
-    {"turing", {128, 128, 32, 2}},
-    {"ampere", {128, 256, 32, 4}},
-    {"ada", {128, 128, 32, 4}},
-    {"hopper", {128, 256, 64, 4}},
-    {"blackwell", {256, 256, 64, 4}},
-    {"cdna3", {256, 256, 64, 2}},
-    {"cdna2", {256, 128, 32, 2}},
-}};
-
-/// FlashAttention 1 and 2 issue matrix instructions per warp; those of Hopper that reach the peak
-/// work on four warps. Source: Luo et al. 2024 (arXiv 2402.13499): 62.9 % with the older ones.
-double instruction_share(const std::string& arch, AttentionImpl impl) {
-    const bool per_warp = impl == AttentionImpl::flash_1 || impl == AttentionImpl::flash_2;
-    constexpr double share_on_hopper = 0.629;
-    return per_warp && arch.find("hopper") != std::string::npos ? share_on_hopper : 1.0;
-}
-
 double rate_or_zero(const Device& device, Dtype dtype) {
     const auto it = device.peak_dense.find(std::string(name_of(dtype)));
     return it == device.peak_dense.end() ? 0.0 : it->second.value();
 }
 
-/// Seconds of work of one kind of tile over the whole device.
+const AttentionRate& rate_of(const ComputeProfile& compute, AttentionImpl impl) {
+    switch (impl) {
+        case AttentionImpl::flash_1:
+            return compute.flash_1;
+        case AttentionImpl::flash_3:
+            return compute.flash_3;
+        case AttentionImpl::cudnn:
+            return compute.cudnn;
+        case AttentionImpl::flash_2:
+        case AttentionImpl::unfused: // not asked for
+        case AttentionImpl::fused_softmax:
+            break;
+    }
+    return compute.flash_2;
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Seconds of work of one kind of tile over the whole device; `at_once` products share waves.
 ///
 /// A tile takes m n k multiply-adds, and before that the latency of its first loads, which does not
-/// depend on how wide the tile is: it is charged as `ahead` slices of k of the full tile.
-double tiled_seconds(const ComputeRates& r, double peak, const Gemm& g, bool together,
+/// depend on how wide the tile is: it is charged as `ramp` elements of k of the full tile.
+double tiled_seconds(const ComputeRates& r, double rate, const Gemm& g, std::int64_t at_once,
                      std::int64_t bm, std::int64_t bn) {
-    const auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
     const std::int64_t tiles = ceil_div(g.m, bm) * ceil_div(g.n, bn);
-    const std::int64_t in_flight = std::max<std::int64_t>(1, r.compute_units);
-    const std::int64_t waves =
-        together ? ceil_div(tiles * g.count, in_flight) : ceil_div(tiles, in_flight) * g.count;
-    const double fill = static_cast<double>(r.tile.m * r.tile.n * r.tile.k * r.tile.ahead);
+    const double waves = static_cast<double>(ceil_div(tiles * at_once, r.compute_units)) *
+                         static_cast<double>(g.count) / static_cast<double>(at_once);
+    const double fill = static_cast<double>(r.tile_m * r.tile_n) * r.ramp;
     const double work = 2.0 * (static_cast<double>(bm * bn) * static_cast<double>(g.k) + fill);
-    return static_cast<double>(waves) * work * static_cast<double>(in_flight) / peak;
+    return waves * work * static_cast<double>(r.compute_units) / rate;
+}
+
+/// Libraries pick narrower tiles, and either orientation, where wide ones leave units idle.
+double best_tiled_seconds(const ComputeRates& r, double rate, const Gemm& g, std::int64_t at_once) {
+    const std::int64_t m = r.tile_m;
+    const std::int64_t n = r.tile_n;
+    const auto half = [](std::int64_t a) { return std::max<std::int64_t>(1, a / 2); };
+    double best = tiled_seconds(r, rate, g, at_once, m, n);
+    const auto try_tile = [&](std::int64_t bm, std::int64_t bn) {
+        best = std::min(best, tiled_seconds(r, rate, g, at_once, bm, bn));
+    };
+    try_tile(n, m);
+    try_tile(m, half(n));
+    try_tile(half(m), half(n));
+    try_tile(half(n), half(m));
+    try_tile(half(m), half(half(n)));
+    return best;
 }
 
 } // namespace
-
-TileShape tile_of(const Device& device) {
-    const std::string arch = lower(device.arch);
-    for (const ArchTile& entry : arch_tiles) {
-        if (arch.find(entry.arch) != std::string::npos) return entry.tile;
-    }
-    return {};
-}
 
 double peak_of(const Device& device, Dtype dtype) {
     if (const double own = rate_or_zero(device, dtype); own > 0.0) return own;
@@ -93,20 +86,42 @@ double peak_of(const Device& device, Dtype dtype) {
 
 ComputeRates compute_rates(const Device& device, const StackProfile& stack,
                            const Resolved& resolved) {
+    const ComputeProfile& compute = device.compute;
+    const StackTime& time = stack.time;
     ComputeRates r;
     for (std::size_t i = 0; i < r.peak.size(); ++i) {
-        r.peak[i] = peak_of(device, static_cast<Dtype>(i));
+        const auto dtype = static_cast<Dtype>(i);
+        r.peak[i] = peak_of(device, dtype);
+        const bool narrow = bytes_per_element(dtype) < bytes_per_element(Dtype::bf16);
+        const Constant& reached =
+            narrow ? compute.narrow_matrix_efficiency : compute.matrix_efficiency;
+        const bool by_row = narrow && resolved.recipe == Fp8Recipe::rowwise;
+        r.matrix[i] = r.peak[i] * value_or(reached, 1.0) * time.gemm_efficiency.value *
+                      (by_row ? value_or(time.rowwise_efficiency, 1.0) : 1.0);
     }
-    r.gemm_efficiency = stack.time.gemm_efficiency.value;
-    r.attention_efficiency = stack.time.attention_efficiency.value;
-    r.attention_share = instruction_share(lower(device.arch), resolved.attention);
+    const AttentionRate& kernel = rate_of(compute, resolved.attention);
+    const double share = time.attention_efficiency.value;
+    r.attention.forward = value_or(kernel.forward_efficiency, 1.0) * share;
+    r.attention.backward = value_or(kernel.backward_efficiency, 1.0) * share;
+    r.attention.exponential = value_or(kernel.exponential, 0.0);
+    r.attention.edge = value_or(kernel.edge, 0.0);
+    r.attention.tail = value_or(compute.attention_tail, 0.0);
     const LinkBandwidth& memory = device.memory_bandwidth;
-    r.memory_rate = memory.measured ? memory.measured->value()
-                                    : memory.physical.value() * stack.time.memory_efficiency.value;
+    const double physical = memory.physical.value() * value_or(compute.memory_efficiency, 1.0);
+    r.memory_rate =
+        (memory.measured ? memory.measured->value() : physical) * time.memory_efficiency.value;
+    r.gather_rate =
+        std::min(r.memory_rate, memory.physical.value() * value_or(compute.gather_efficiency, 1.0) *
+                                    time.memory_efficiency.value);
     r.compute_units = device.compute_units;
-    r.tile = tile_of(device);
-    r.launch = has_feature(stack, Feature::cuda_graphs) ? 0.0 : stack.time.launch.value;
-    r.kernels_per_block = stack.time.kernels_per_block.value;
+    r.tile_m = compute.tile_m;
+    r.tile_n = compute.tile_n;
+    r.ramp = value_or(compute.matrix_ramp, 0.0);
+    r.kernel_time = value_or(compute.kernel_time, 0.0);
+    r.launch = has_feature(stack, Feature::cuda_graphs) ? 0.0 : time.launch.value;
+    // a compiler makes one pass of what the operators themselves read and write
+    r.passes = has_feature(stack, Feature::compile) ? 1.0 : time.elementwise_passes.value;
+    r.kernels_per_block = time.kernels_per_block.value;
     r.fused_accumulation = stack.tensors.fused_weight_gradient;
     r.gradient_element = bytes_per_element(resolved.gradient);
     return r;
@@ -128,54 +143,59 @@ PassCost operator*(double share, PassCost c) {
     return c;
 }
 
-double gemm_seconds(const ComputeRates& r, Dtype dtype, const Gemm& g, bool together, double in,
-                    double out) {
+double gemm_seconds(const ComputeRates& r, Dtype dtype, const Gemm& g, std::int64_t at_once,
+                    double in, double out) {
     const auto m = static_cast<double>(g.m);
     const auto n = static_cast<double>(g.n);
     const auto k = static_cast<double>(g.k);
     const auto count = static_cast<double>(g.count);
-    const double peak = r.peak[static_cast<std::size_t>(dtype)] * r.gemm_efficiency;
-    if (peak <= 0.0 || g.m <= 0 || g.n <= 0 || g.k <= 0) return 0.0;
-    double compute = 0.0;
-    if (r.compute_units > 0) {
-        // Libraries pick narrower tiles where wide ones leave units idle.
-        compute = tiled_seconds(r, peak, g, together, r.tile.m, r.tile.n);
-        compute = std::min(compute, tiled_seconds(r, peak, g, together, r.tile.m, r.tile.n / 2));
-        compute =
-            std::min(compute, tiled_seconds(r, peak, g, together, r.tile.m / 2, r.tile.n / 2));
-    } else {
-        compute = 2.0 * m * n * k * count / peak;
-    }
-    const double bytes = count * ((m * k + k * n) * in + m * n * out);
-    const double memory = r.memory_rate > 0.0 ? bytes / r.memory_rate : 0.0;
-    return std::max(compute, memory);
+    const double rate = r.matrix[static_cast<std::size_t>(dtype)];
+    if (rate <= 0.0 || g.m <= 0 || g.n <= 0 || g.k <= 0) return 0.0;
+    const std::int64_t together = std::clamp<std::int64_t>(at_once, 1, g.count);
+    const double compute = r.compute_units > 0 ? best_tiled_seconds(r, rate, g, together)
+                                               : 2.0 * m * n * k * count / rate;
+    const double per_byte = r.memory_rate > 0.0 ? 1.0 / r.memory_rate : 0.0;
+    const double written = count * m * n * out * per_byte;
+    const double read = count * (m * k + k * n) * in * per_byte;
+    // half of the time a tile spends writing passes before another tile takes over its unit
+    return std::max(compute + written / 2.0, read + written);
 }
 
 namespace {
 
-/// Fused attention. Per (query, key) pair the forward does 4 d flops and one exponential; special
-/// function units do an exponential in the time the matrix units do about as many flops as a head
-/// of 32 has per pair, which is why small heads are slow. Every block of queries pays for one block
-/// of keys more than it needs: the first loads, and on the diagonal the half that is masked.
-/// Source: Dao 2023 (arXiv 2307.08691), section 3; checked on its published charts.
-double attention_seconds(const ComputeRates& r, const Op& op, double flops) {
-    const double peak =
-        r.peak[static_cast<std::size_t>(op.dtype)] * r.attention_efficiency * r.attention_share;
-    if (peak <= 0.0 || flops <= 0.0) return 0.0;
-    constexpr double exponential = 4.0 * 32.0;
-    constexpr double block = 128.0;
-    constexpr double reference_head = 128.0;
-    const double head = static_cast<double>(std::max<std::int64_t>(1, op.gemm.k));
-    const double queries =
-        static_cast<double>(std::max<std::int64_t>(1, op.gemm.m * op.gemm.count));
+/// Queries that one compute unit of a fused attention kernel works on.
+constexpr double query_block = 128.0;
+
+/// Fused attention. `flops`: of the pass, over all (query, key) pairs; `efficiency`: of the peak.
+/// The kernel is as long as its work spread over all units, but not shorter than one block of
+/// queries. `tail`: of the longest block, while units run dry at the end; the backward pass works
+/// by blocks of keys, of which those that take longest start first. Sources: see AttentionRate.
+double attention_seconds(const ComputeRates& r, const Op& op, double flops, double efficiency,
+                         double tail) {
+    const double rate = r.peak[static_cast<std::size_t>(op.dtype)] * efficiency;
+    if (rate <= 0.0 || flops <= 0.0) return 0.0;
+    const auto queries = static_cast<double>(std::max<std::int64_t>(1, op.gemm.m * op.gemm.count));
     // keys that a query sees on average: half of the sequence under a causal mask, fewer in a
     // window
+    const double head = static_cast<double>(std::max<std::int64_t>(1, op.gemm.k));
     const double keys = std::max(1.0, op.flops_forward / (4.0 * queries * head));
-    // the stated efficiency holds for heads of 128, the flops-per-pair of this head scale it
-    const double head_factor =
-        (1.0 + exponential / (4.0 * head)) / (1.0 + exponential / (4.0 * reference_head));
-    const double edge_factor = 1.0 + block / keys;
-    return flops / peak * head_factor * edge_factor;
+    const double per_pair = flops / (queries * keys) + r.attention.exponential;
+    const double edge = r.attention.edge * op.attention_steps;
+    const double work = queries * (keys + edge) * per_pair / rate;
+    const auto units = static_cast<double>(std::max<std::int64_t>(1, r.compute_units));
+    const double most_keys = std::min(static_cast<double>(op.gemm.n), 2.0 * keys);
+    const double longest = query_block * (most_keys + edge) * per_pair * units / rate;
+    return std::max(work, longest) + tail * longest;
+}
+
+/// Scores written out: two batched products forward, four backward.
+void set_unfused(const Op& op, const ComputeRates& r, OpCost& cost) {
+    const Gemm& g = op.gemm;
+    const double e = bytes_per_element(op.dtype);
+    const double inner = gemm_seconds(r, op.dtype, g, g.count, e, e);
+    const double outer = gemm_seconds(r, op.dtype, {g.m, g.k, g.n, g.count}, g.count, e, e);
+    cost.forward.attention = inner + outer;
+    cost.backward_input.attention = inner + 3.0 * outer;
 }
 
 } // namespace
@@ -184,36 +204,33 @@ OpCost op_cost(const Op& op, const ComputeRates& r) {
     OpCost cost;
     cost.forward.kernels = op.kernels_forward;
     cost.backward_input.kernels = op.kernels_backward;
-    const double memory = r.memory_rate > 0.0 ? 1.0 / r.memory_rate : 0.0;
-    if (op.kind == OpKind::attention) {
-        const bool fused =
-            op.traffic_forward < 2.0 * static_cast<double>(op.gemm.m) *
-                                     static_cast<double>(op.gemm.n) *
-                                     static_cast<double>(op.gemm.count);
-        if (fused) {
-            cost.forward.attention =
-                std::max(attention_seconds(r, op, op.flops_forward), op.traffic_forward * memory);
-            cost.backward_input.attention =
-                std::max(attention_seconds(r, op, op.flops_backward), op.traffic_backward * memory);
-            return cost;
-        }
-        // written out: batched products, and softmax as memory traffic
-        const double peak = r.peak[static_cast<std::size_t>(op.dtype)] * r.gemm_efficiency;
-        if (peak > 0.0) {
-            cost.forward.attention = op.flops_forward / peak;
-            cost.backward_input.attention = op.flops_backward / peak;
-        }
-        cost.forward.elementwise = op.traffic_forward * memory;
-        cost.backward_input.elementwise = op.traffic_backward * memory;
+    const bool sorts = op.kind == OpKind::dispatch || op.kind == OpKind::combine;
+    const double rate = sorts ? r.gather_rate : r.memory_rate;
+    const double memory = rate > 0.0 ? 1.0 / rate : 0.0;
+    const double gap_forward = r.kernel_time * op.kernels_forward;
+    const double gap_backward = r.kernel_time * op.kernels_backward;
+    if (op.kind == OpKind::attention && !op.writes_scores) {
+        const AttentionRates& a = r.attention;
+        cost.forward.attention =
+            gap_forward + std::max(attention_seconds(r, op, op.flops_forward, a.forward, a.tail),
+                                   op.traffic_forward * memory);
+        cost.backward_input.attention =
+            gap_backward + std::max(attention_seconds(r, op, op.flops_backward, a.backward, 0.0),
+                                    op.traffic_backward * memory);
+        cost.forward.elementwise = op.sum_forward * memory;
+        cost.backward_input.elementwise = op.sum_backward * memory;
         return cost;
     }
-    cost.forward.elementwise = op.traffic_forward * memory;
-    cost.backward_input.elementwise = op.traffic_backward * memory;
+    cost.forward.elementwise = r.passes * op.traffic_forward * memory + gap_forward;
+    cost.backward_input.elementwise = r.passes * op.traffic_backward * memory + gap_backward;
     if (op.gemm.m <= 0) return cost;
+    if (op.kind == OpKind::attention) {
+        set_unfused(op, r, cost);
+        return cost;
+    }
     const double in = bytes_per_element(op.dtype);
     const double out = std::max(2.0, in);
-    const bool together =
-        op.kind != OpKind::grouped_linear || op.kernels_forward == 1 || op.gemm.count == 1;
+    const std::int64_t together = op.at_once;
     const Gemm& g = op.gemm;
     cost.forward.gemm = gemm_seconds(r, op.dtype, g, together, in, out);
     cost.backward_input.gemm =
@@ -222,7 +239,10 @@ OpCost op_cost(const Op& op, const ComputeRates& r) {
         const double accumulated = r.fused_accumulation ? 2.0 * r.gradient_element : out;
         cost.backward_weight.gemm =
             gemm_seconds(r, op.dtype, {g.k, g.n, g.m, g.count}, together, in, accumulated);
-        cost.backward_weight.kernels = op.kernels_forward > 0 ? 1.0 : 0.0;
+        const bool runs = op.kernels_forward > 0;
+        const bool one_each = op.kernels_backward >= 2 * op.gemm.count;
+        cost.backward_weight.kernels =
+            !runs ? 0.0 : (one_each ? static_cast<double>(op.gemm.count) : 1.0);
         cost.backward_input.kernels -= cost.backward_weight.kernels;
     }
     return cost;

@@ -10,29 +10,31 @@
 
 namespace shardplan::sim {
 
-/// The piece of the output one compute unit works on at a time, and how many slices of `k` elements
-/// it loads ahead before the first product can start. Structure of the vendor's kernels.
-/// Source: CUTLASS default tile shapes per architecture; composable_kernel for CDNA.
-struct TileShape {
-    std::int64_t m = 128;
-    std::int64_t n = 128;
-    std::int64_t k = 32;
-    std::int64_t ahead = 2;
+/// What fused attention reaches, prepared once.
+struct AttentionRates {
+    double forward = 1.0;     ///< of the 16-bit peak
+    double backward = 1.0;    ///< of the 16-bit peak
+    double exponential = 0.0; ///< flops per (query, key) pair
+    double edge = 0.0;        ///< keys per query
+    double tail = 0.0;        ///< of the longest block of queries
 };
-TileShape tile_of(const Device& device);
 
 /// What a device reaches under a stack, prepared once.
 struct ComputeRates {
-    std::array<double, EnumNames<Dtype>::names.size()> peak{}; ///< flops/s, dense; 0 = no such unit
-    double gemm_efficiency = 1.0;
-    double attention_efficiency = 1.0;
-    double attention_share =
-        1.0;                  ///< of the matrix units' peak that the kernel's instructions reach
-    double memory_rate = 0.0; ///< bytes/s of memory-bound kernels
+    using ByDtype = std::array<double, EnumNames<Dtype>::names.size()>;
+    ByDtype peak{};   ///< flops/s, dense; 0 = no such unit
+    ByDtype matrix{}; ///< flops/s of large products
+    AttentionRates attention;
+    double memory_rate = 0.0;       ///< bytes/s of memory-bound kernels
+    double gather_rate = 0.0;       ///< bytes/s of kernels that sort rows
     std::int64_t compute_units = 0; ///< 0 = not known: no quantization
-    TileShape tile;
-    double launch = 0.0; ///< seconds per kernel; 0 with CUDA graphs
+    std::int64_t tile_m = 128;      ///< rows of the output a compute unit works on at a time
+    std::int64_t tile_n = 128;      ///< its columns
+    double ramp = 0.0;              ///< elements of k
+    double kernel_time = 0.0;       ///< seconds of a kernel beside its work
+    double launch = 0.0;            ///< seconds per kernel; 0 with CUDA graphs
     double kernels_per_block = 0.0;
+    double passes = 1.0; ///< traffic of element-wise work over that of the operators alone
     bool fused_accumulation = false; ///< weight gradients are added inside the product
     double gradient_element = 4.0;   ///< bytes
 };
@@ -64,12 +66,13 @@ struct OpCost {
 };
 
 /// Time of one operator. Products: the larger of tiles x waves x time of a tile and bytes moved
-/// over memory bandwidth; memory-bound work: bytes over bandwidth.
+/// over memory bandwidth; fused attention: AttentionRate; memory-bound work: bytes over bandwidth.
+/// Every kernel takes its kernel_time besides.
 OpCost op_cost(const Op& op, const ComputeRates& rates);
 
-/// Seconds of `count` products (m x k) (k x n), `together` as one kernel or one after another.
-/// `in` / `out`: bytes per operand element, and moved per output element.
-double gemm_seconds(const ComputeRates& rates, Dtype dtype, const Gemm& gemm, bool together,
+/// Seconds of work, without kernel_time, of `count` products (m x k) (k x n), of which `at_once`
+/// run side by side. `in` / `out`: bytes per operand element, and moved per output element.
+double gemm_seconds(const ComputeRates& rates, Dtype dtype, const Gemm& gemm, std::int64_t at_once,
                     double in, double out);
 
 } // namespace shardplan::sim

@@ -75,6 +75,14 @@ struct Movement {
     }
 };
 
+/// Seconds in which the parameters of gathered units are copied into tensors of their own, or
+/// gradients in the activations' format into the buffer that is reduced. On the stream of compute.
+/// Source: PyTorch, torch/distributed/fsdp/_fully_shard (split_with_sizes_copy, chunk_cat).
+double copy_seconds(const StepContext& c, const RankParameters& p, double from, double to) {
+    const bool copies = c.scenario->stack.states.unit_copies && c.rates.memory_rate > 0.0;
+    return copies ? (p.dense + p.expert) * (from + to) / c.rates.memory_rate : 0.0;
+}
+
 /// The copies of a tied table on the first and last stage are added up once per step.
 GroupTraffic tied_table(const StepContext& c, const Layout& layout, const LayoutParts& parts,
                         const StageShape& shape) {
@@ -119,6 +127,12 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
         const double hidden = in_backward * o.gather + reduce.seconds * o.dp;
         const double all = in_backward + reduce.seconds;
         out.backward = hide(all, all > 0.0 ? hidden / all : 0.0, backward, o.slowdown);
+        const double unpack = copy_seconds(c, p, c.parameter_element, c.parameter_element);
+        if (path_in(parts.paths, Group::shard).ranks > 1) {
+            out.forward.exposed += unpack;
+            out.backward.exposed +=
+                (again ? unpack : 0.0) + copy_seconds(c, p, c.parameter_element, g);
+        }
         out.step = {replicate.seconds, 0.0};
         out.traffic = m * ((again ? 2.0 : 1.0) * gather);
         out.traffic += m * reduce;

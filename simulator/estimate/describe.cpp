@@ -79,20 +79,27 @@ void add_time_warnings(const Estimate& e, std::vector<Warning>& out) {
 
 /// Host memory of a node against what its ranks need together, phase by phase.
 void add_host_warning(const Cluster& cluster, const Estimate& e, std::vector<Warning>& out) {
+    double worst = 0.0;
+    Warning warning;
     for (const ClassMemory& c : e.classes) {
         const NodeTemplate& node = cluster.node_groups[static_cast<std::size_t>(c.node_group)].node;
-        for (const Phase phase : {Phase::load, Phase::step, Phase::save}) {
-            const Bytes needed = c.host_phases[static_cast<std::size_t>(phase)] *
-                                 static_cast<double>(node.devices);
-            if (node.host.memory.value() > 0.0 && needed > node.host.memory) {
-                out.push_back({"host-memory",
-                               fmt::format("the {} ranks of a node need {} of host memory in the "
-                                           "{} phase and it has {}",
-                                           node.devices, to_text(needed), name_of(phase),
-                                           to_text(node.host.memory))});
-                return;
+        const auto ranks = static_cast<double>(node.devices);
+        const auto consider = [&](Bytes needed, Bytes has, std::string_view what) {
+            if (has.value() > 0.0 && needed > has && needed / has > worst) {
+                worst = needed / has;
+                warning = {"host-memory",
+                           fmt::format("the {} ranks of a node need {} of {} and it has {}",
+                                       node.devices, to_text(needed), what, to_text(has))};
             }
+        };
+        for (const Phase phase : {Phase::load, Phase::step, Phase::save}) {
+            consider(c.host_phases[static_cast<std::size_t>(phase)] * ranks, node.host.memory,
+                     fmt::format("host memory in the {} phase", name_of(phase)));
         }
+        consider(c.nvme * ranks, node.host.nvme, "local storage");
+    }
+    if (worst > 0.0) {
+        out.push_back(std::move(warning));
     }
 }
 
@@ -109,6 +116,10 @@ void Evaluator::annotate(const Layout& layout, Estimate& out) const {
             out.warnings.push_back({"offload-untimed",
                                     "the cluster does not state the bandwidth between device and "
                                     "host, so offloading costs no time here"});
+        } else if (layout.offload_optimizer > 0 && host.memory_bandwidth.value() <= 0.0) {
+            out.warnings.push_back({"offload-untimed",
+                                    "the cluster does not state the bandwidth of host memory, so "
+                                    "the update on the host costs no time here"});
         }
     }
 }

@@ -31,7 +31,7 @@ struct Band {
 /// The lean answer a search compares. All memory figures are of the rank class that decides.
 struct Score {
     Seconds step_time;
-    Bytes peak;                            ///< process memory of the class nearest to its limit
+    Bytes peak;                            ///< reserved by the class nearest to its limit
     Bytes usable;                          ///< what that class may hold
     double memory_sigma = 0.0;             ///< relative
     double time_sigma = 0.0;               ///< relative

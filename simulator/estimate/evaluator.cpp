@@ -203,11 +203,11 @@ Score Evaluator::score_memory(const Layout& layout, Workspace& workspace) const 
     out.hopeless = memory.hopeless;
     out.peak_class = static_cast<std::int32_t>(memory.deciding);
     out.deciding = memory.kind;
-    out.peak = memory.process.value;
+    out.peak = memory.reserved.value;
     out.usable = memory.usable;
     out.peak_phase = memory.phase;
-    if (memory.process.value.value() > 0.0) {
-        out.memory_sigma = (memory.process.high - memory.process.value) / memory.process.value;
+    if (memory.reserved.value.value() > 0.0) {
+        out.memory_sigma = (memory.reserved.high - memory.reserved.value) / memory.reserved.value;
     }
     return out;
 }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "simulator/estimate/evaluator.hpp"
+#include "simulator/estimate/formulas.hpp"
 #include "simulator/estimate/workspace.hpp"
 #include "simulator/units/nearest.hpp"
 
@@ -151,7 +152,9 @@ Result<Term> Evaluator::explain(const Layout& layout, std::string_view path,
     std::string wanted(path);
     const bool time = wanted == "time" || wanted.starts_with("time.");
     const bool memory = wanted == "memory" || wanted.starts_with("memory.");
-    if (!time && !memory) return unknown_path(path, {"time", "memory"});
+    if (!time && !memory) {
+        return unknown_path(path, {"time", "memory", "time.gemm", "memory.weights"});
+    }
     Term tree;
     if (time) {
         tree = time_tree(prepared, tables_, layout, cache);
@@ -170,7 +173,14 @@ Result<Term> Evaluator::explain(const Layout& layout, std::string_view path,
         tree = explain_memory(in, layout, placed.placement, index);
     }
     const Term* found = find_term(tree, wanted);
-    if (found == nullptr) return unknown_path(path, term_paths(tree));
+    if (found == nullptr) {
+        // the terms one level down are what people mean; operators below would fill a screen
+        std::vector<std::string> known = {tree.path};
+        for (const Term& child : tree.children)
+            known.push_back(child.path);
+        return unknown_path(path, known);
+    }
+    cite_sources(tree);
     return *found;
 }
 

@@ -128,11 +128,34 @@ struct StageTimes {
     StagePass pass;
 };
 
-/// The activations (or their gradient) handed to the neighbouring stage.
-double message_bytes(const StepContext& c, const Layout& layout) {
+/// The activations (or their gradient) of a stage's end, as every rank holds them.
+double boundary_bytes(const StepContext& c, const Layout& layout) {
     const double tokens = static_cast<double>(layout.micro_batch) *
                           static_cast<double>(c.resolved->sequence) / layout.cp;
     return tokens * c.hidden * c.activation_element / (layout.sp ? layout.tp : 1);
+}
+
+/// Ranks of a tensor-parallel group that each send a part of the same boundary tensor.
+double senders(const StepContext& c, const Layout& layout) {
+    return c.scenario->stack.tensors.scattered_messages && !layout.sp ? layout.tp : 1.0;
+}
+
+double message_bytes(const StepContext& c, const Layout& layout) {
+    return boundary_bytes(c, layout) / senders(c, layout);
+}
+
+/// Handing a boundary tensor to the neighbouring stage; parts are put together again there.
+/// Source: Narayanan et al. 2021 (arXiv 2104.04473), section 4.1.
+double message_seconds(const StepContext& c, const Layout& layout, const LayoutParts& parts) {
+    double seconds = collective_time(path_in(parts.paths, Group::pp), Collective::send_recv,
+                                     Bytes(message_bytes(c, layout)))
+                         .value();
+    if (senders(c, layout) > 1.0) {
+        seconds += collective_time(path_in(parts.paths, Group::tp), Collective::all_gather,
+                                   Bytes(boundary_bytes(c, layout)))
+                       .value();
+    }
+    return seconds;
 }
 
 double recompute_of(const UnitUse& use, const UnitTime& unit, Recompute kind) {
@@ -158,9 +181,7 @@ StageTimes stage_times(const StepContext& c, const Layout& layout, const LayoutP
         s.recompute += recompute_of(use, unit, recompute);
     }
     if (layout.pp > 1) {
-        const double one = collective_time(path_in(parts.paths, Group::pp), Collective::send_recv,
-                                           Bytes(message_bytes(c, layout)))
-                               .value();
+        const double one = message_seconds(c, layout, parts);
         const double all = one * std::max(1.0, static_cast<double>(layout.chunks));
         s.message = hide(all, c.overlap.pp, s.forward.compute(), c.overlap.slowdown);
     }

@@ -85,10 +85,78 @@ std::vector<std::string> spellings(const std::vector<Device>& devices) {
 
 } // namespace
 
-// --- devices ---------------------------------------------------------------------------------
+// --- architectures and devices ---------------------------------------------------------------
+
+Result<ComputeProfile> load_architecture(std::string_view arch) {
+    const Result<std::vector<std::string>> names = detail::names_in(detail::architecture_folder);
+    if (!names) {
+        return names.error();
+    }
+    const bool known = std::any_of(names->begin(), names->end(),
+                                   [&](const std::string& name) { return same_name(name, arch); });
+    Result<Loaded<ComputeProfile>> loaded = load_file<ComputeProfile>(
+        detail::path_of_built_in(detail::architecture_folder, known ? arch : "generic"),
+        check_compute, "");
+    if (!loaded) {
+        return std::move(loaded).error();
+    }
+    return std::move(loaded->value);
+}
+
+namespace {
+
+/// A device file over the file of its architecture.
+Result<Device> load_device(const std::string& path, const ComputeProfile& architecture,
+                           const Device& alone) {
+    const Result<std::string> text = read_file(path);
+    if (!text) {
+        return text.error();
+    }
+    const Result<JsonValue> json = JsonValue::parse(*text, path);
+    if (!json) {
+        return json.error();
+    }
+    Device base = alone;
+    base.compute = architecture;
+    Result<Device> device = read_described_over(std::move(base), *json);
+    if (!device) {
+        return std::move(device).error();
+    }
+    if (Status status = check_compute(device->compute, path); !status) {
+        return std::move(status).error();
+    }
+    return device;
+}
+
+} // namespace
 
 Result<std::vector<Device>> load_devices() {
-    return load_all<Device>(detail::device_folder, check_device);
+    Result<std::vector<Device>> devices = load_all<Device>(detail::device_folder, check_device);
+    const Result<std::vector<std::string>> names = detail::names_in(detail::device_folder);
+    if (!devices || !names) {
+        return devices;
+    }
+    std::vector<std::pair<std::string, ComputeProfile>> architectures;
+    for (std::size_t i = 0; i < devices->size(); ++i) {
+        Device& device = (*devices)[i];
+        auto known = std::find_if(architectures.begin(), architectures.end(),
+                                  [&](const auto& entry) { return entry.first == device.arch; });
+        if (known == architectures.end()) {
+            Result<ComputeProfile> loaded = load_architecture(device.arch);
+            if (!loaded) {
+                return std::move(loaded).error();
+            }
+            architectures.emplace_back(device.arch, std::move(loaded).value());
+            known = architectures.end() - 1;
+        }
+        Result<Device> whole = load_device(
+            detail::path_of_built_in(detail::device_folder, (*names)[i]), known->second, device);
+        if (!whole) {
+            return std::move(whole).error();
+        }
+        device = std::move(whole).value();
+    }
+    return devices;
 }
 
 Result<Loaded<Device>> find_device(const std::vector<Device>& devices, std::string_view name,

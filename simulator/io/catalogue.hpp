@@ -64,6 +64,12 @@ Result<StackProfile> load_stack(const std::string& name_or_path);
 Result<Loaded<StackProfile>> load_stack_or_generic(const std::string& name,
                                                    const std::string& version = "");
 
+// --- architectures ---------------------------------------------------------------------------
+
+/// What libraries reach on an architecture ("hopper"); "generic" where nobody describes it.
+/// Errors: as load_cluster; a Constant that is not stated.
+Result<ComputeProfile> load_architecture(std::string_view arch);
+
 // --- fabrics, jobs, calibrations --------------------------------------------------------------
 
 /// The profile of a kind of network, by its name in ScaleupKind or FabricKind.

@@ -14,6 +14,7 @@ inline constexpr std::string_view device_folder = "topologies/devices";
 inline constexpr std::string_view cluster_folder = "topologies/clusters";
 inline constexpr std::string_view stack_folder = "topologies/stacks";
 inline constexpr std::string_view fabric_folder = "topologies/fabrics";
+inline constexpr std::string_view architecture_folder = "topologies/architectures";
 inline constexpr std::string_view job_folder = "samples/jobs";
 
 /// Names of the files of a folder of built-ins, without ".json", in order. Errors: no such folder.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "simulator/io/apply_calibration.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "simulator/io/catalogue_files.hpp"
 #include "simulator/spec/cluster_check.hpp"
@@ -140,6 +141,13 @@ Result<Device> device_of(const Cluster& cluster, std::size_t group, const Catalo
     for (Assumption& assumption : found->assumptions) {
         assumptions.push_back(std::move(assumption));
     }
+    if (found->value.compute == ComputeProfile{}) {
+        Result<ComputeProfile> architecture = load_architecture(found->value.arch);
+        if (!architecture) {
+            return std::move(architecture).error();
+        }
+        found->value.compute = std::move(architecture).value();
+    }
     return std::move(found->value);
 }
 
@@ -254,6 +262,9 @@ Result<Scenario> assemble_scenario(ModelSpec model, Cluster cluster, Job job, St
     scenario.job = std::move(job);
     scenario.stack = std::move(stack);
     scenario.calibration = std::move(calibration);
+    if (Status status = apply_calibration(scenario); !status) {
+        return std::move(status).error();
+    }
     return scenario;
 }
 

@@ -140,8 +140,8 @@ Result<StackProfile> load_stack(const std::string& name_or_path) {
 Result<Loaded<StackProfile>> load_stack_or_generic(const std::string& name,
                                                    const std::string& version) {
     constexpr std::size_t year_digits = 4;
-    const bool has_year = version.size() >= year_digits &&
-                          version.find_first_not_of("0123456789") >= year_digits;
+    const bool has_year =
+        version.size() >= year_digits && version.find_first_not_of("0123456789") >= year_digits;
     Result<std::string> path =
         has_year ? built_in_stack(name + "-" + version.substr(0, year_digits)) : std::string();
     if (path && path->empty()) {

@@ -164,7 +164,7 @@ Result<Document> parse_document(std::string_view text, std::string_view source_n
     }
     if (const auto version = json->find("format_version")) {
         const auto number = version->as_int();
-        if (number && *number > format_version) {
+        if (number && (*number > format_version || *number < 1)) {
             return Error{ErrorCode::unsupported, version->where(),
                          "this document is of format version " + std::to_string(*number) +
                              ", and this program reads up to " + std::to_string(format_version),

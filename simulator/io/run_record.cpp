@@ -11,6 +11,11 @@
 namespace shardplan::sim {
 namespace {
 
+/// Parameters of a model are the largest counts of a record; products of two others stay far below
+/// what 64 bits hold.
+constexpr std::int64_t largest_count = std::int64_t{1} << 50;
+constexpr std::int64_t largest_size = std::int64_t{1} << 31;
+
 /// Reads known keys of one object of a record. A value of a wrong type is reported and counts as
 /// not known: one bad cell must not lose the row.
 class CellReader {
@@ -37,6 +42,8 @@ public:
             report(*cell, "this must be a whole number");
         } else if (*number < 0) {
             report(*cell, "this must not be negative");
+        } else if (*number > (key.starts_with("params") ? largest_count : largest_size)) {
+            report(*cell, "this is larger than any model, cluster or layout");
         } else {
             out = *number;
         }

@@ -168,6 +168,15 @@ void Setter::integer(const FieldMeta& meta, std::int64_t& value) {
         // 1e6 and 8.0 are whole numbers too; the file reader decides which.
         auto real = parse_quantity(value_, Dimension::scalar, where_);
         if (!real) {
+            const bool in_thousands = read.ec == std::errc() && number > 0 && number < 1'000'000 &&
+                                      value_.end() - read.ptr == 1 &&
+                                      (*read.ptr == 'k' || *read.ptr == 'K');
+            if (in_thousands) {
+                return fail({ErrorCode::bad_input, std::string(where_),
+                             "counts are written digit by digit, and this is " + in_quotes(value_),
+                             "write " + std::to_string(number * 1024) + " or " +
+                                 std::to_string(number * 1000)});
+            }
             return fail(std::move(real).error());
         }
         const auto whole = to_integer(JsonNode{*real}, where_);

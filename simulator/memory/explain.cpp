@@ -133,9 +133,20 @@ Term explain_memory(const MemoryInputs& in, const Layout& layout, const Placemen
                         cache.impl().large_workspaces[static_cast<std::size_t>(c.node_group)]);
     const auto outside = {TensorKind::allocator_slack, TensorKind::communicators,
                           TensorKind::context};
+    const StackMemory& constants = in.scenario.stack.memory;
     for (const TensorKind kind : outside) {
+        std::string detail;
+        if (kind == TensorKind::allocator_slack) {
+            detail = fmt::format(
+                "{:g} of what comes and goes, {:g} of the smaller of the loss's and "
+                "a block's working set",
+                constants.fragmentation.value, constants.phase_slack.value);
+        } else if (kind == TensorKind::communicators) {
+            detail = fmt::format("{} each{}", to_text(Bytes(constants.communicator.value)),
+                                 layout.pp > 1 ? " and the channels of pipeline messages" : "");
+        }
         parts.push_back({kind, std::string(name_of(kind)), c.at_peak[kind].value(),
-                         "mem." + std::string(name_of(kind)), ""});
+                         "mem." + std::string(name_of(kind)), std::move(detail)});
     }
     TermRecorder recorder("memory",
                           fmt::format("process memory of a rank of stage {}, in the {} phase",

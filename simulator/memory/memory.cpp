@@ -305,10 +305,13 @@ bool is_dominated(const PipelineOutline& outline, const std::vector<RankClass>& 
     });
 }
 
+/// The largest kind of what the verdict compares, which is what the allocator holds.
 TensorKind largest_kind(const BytesByKind& bytes) {
     std::size_t largest = 0;
     for (std::size_t i = 1; i < tensor_kind_count; ++i) {
-        if (bytes.amounts[i] > bytes.amounts[largest]) {
+        const auto kind = static_cast<TensorKind>(i);
+        const bool outside = kind == TensorKind::context || kind == TensorKind::communicators;
+        if (!outside && bytes.amounts[i] > bytes.amounts[largest]) {
             largest = i;
         }
     }
@@ -356,6 +359,7 @@ public:
             add_outside(bands_, outside_, kinds);
             out_.kind = largest_kind(kinds);
             out_.process = bands_.process;
+            out_.reserved = bands_.reserved;
         }
         return out_;
     }

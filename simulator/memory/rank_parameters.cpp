@@ -8,9 +8,7 @@ namespace shardplan::sim {
 
 namespace {
 
-double as_double(std::int64_t n) {
-    return static_cast<double>(n);
-}
+double as_double(std::int64_t n) { return static_cast<double>(n); }
 
 /// Trained elements of LoRA factors on one rank. A column-parallel map splits its outer factor, a
 /// row-parallel one its inner factor. Source: Hu et al. 2021 (arXiv 2106.09685): two factors of
@@ -37,12 +35,12 @@ RankParameters adapters_of(const BlockKind& kind, double hidden, const Method& m
                      row_adapter(r, as_double(a.heads * a.v_head_dim), hidden, tp);
     } else if (a.kind == AttentionKind::mla) {
         const double q_in = a.q_rank > 0 ? as_double(a.q_rank) : hidden;
-        out.dense += column_adapter(r, q_in, as_double(a.heads * a.qk_head_dim), tp) +
-                     column_adapter(r, hidden, as_double(a.kv_rank + a.rope_dim), 1.0) +
-                     column_adapter(r, as_double(a.kv_rank),
-                                    as_double(a.heads * (a.qk_head_dim - a.rope_dim + a.v_head_dim)),
-                                    tp) +
-                     row_adapter(r, as_double(a.heads * a.v_head_dim), hidden, tp);
+        out.dense +=
+            column_adapter(r, q_in, as_double(a.heads * a.qk_head_dim), tp) +
+            column_adapter(r, hidden, as_double(a.kv_rank + a.rope_dim), 1.0) +
+            column_adapter(r, as_double(a.kv_rank),
+                           as_double(a.heads * (a.qk_head_dim - a.rope_dim + a.v_head_dim)), tp) +
+            row_adapter(r, as_double(a.heads * a.v_head_dim), hidden, tp);
         if (a.q_rank > 0) {
             out.dense += column_adapter(r, hidden, as_double(a.q_rank), 1.0);
         }
@@ -109,9 +107,10 @@ RankParameters block_on_rank(const BlockKind& kind, std::int64_t hidden, const R
     const double matrices = attention + as_double(p.ffn_matrices) / tp;
     const double experts = as_double(p.expert_matrices) / layout.ep / etp;
     RankParameters out;
-    out.dense = matrices + as_double(p.attention_replicated + p.ffn_bias_replicated + p.router +
-                                     p.norms + p.opaque) +
-                as_double(p.ffn_bias_split) / tp;
+    out.dense =
+        matrices +
+        as_double(p.attention_replicated + p.ffn_bias_replicated + p.router + p.norms + p.opaque) +
+        as_double(p.ffn_bias_split) / tp;
     out.expert = experts + as_double(p.expert_bias) / layout.ep;
     if (resolved.method.kind == MethodKind::full) {
         return out;
@@ -181,8 +180,8 @@ RankParameters prediction_modules_on_rank(const ModelSpec& model, const Resolved
         }
         for (const Run& run : part.runs) {
             const BlockKind& kind = model.block_kinds[static_cast<std::size_t>(run.kind)];
-            sum += static_cast<double>(run.count) *
-                   block_on_rank(kind, part.hidden, resolved, layout);
+            sum +=
+                static_cast<double>(run.count) * block_on_rank(kind, part.hidden, resolved, layout);
         }
         RankParameters rest;
         rest.dense = as_double(part.other_parameters) / layout.tp;
@@ -207,8 +206,8 @@ RankParameters stage_on_rank(const ModelSpec& model, const Resolved& resolved, c
     for (const Stage::Slice& slice : stage.chunks) {
         for (const KindCount& kc : kinds_in(trunk, slice)) {
             const BlockKind& kind = model.block_kinds[static_cast<std::size_t>(kc.kind)];
-            sum += static_cast<double>(kc.count) *
-                   block_on_rank(kind, trunk.hidden, resolved, layout);
+            sum +=
+                static_cast<double>(kc.count) * block_on_rank(kind, trunk.hidden, resolved, layout);
         }
     }
     if (stage.has_head) {

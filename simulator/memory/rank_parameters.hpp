@@ -10,9 +10,9 @@ namespace shardplan::sim {
 /// Parameters that one rank holds before data-parallel sharding, in elements. A double because a
 /// split need not come out even; whole numbers wherever it does.
 struct RankParameters {
-    double dense = 0.0;  ///< trained, shared by the dp x cp ranks
-    double expert = 0.0; ///< trained, shared by the ranks that hold the same experts
-    double frozen = 0.0; ///< base weights under LoRA
+    double dense = 0.0;         ///< trained, shared by the dp x cp ranks
+    double expert = 0.0;        ///< trained, shared by the ranks that hold the same experts
+    double frozen = 0.0;        ///< base weights under LoRA
     double frozen_matrix = 0.0; ///< the part of `frozen` that QLoRA quantizes
 
     RankParameters& operator+=(const RankParameters& other);

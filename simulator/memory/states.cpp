@@ -17,6 +17,26 @@ bool is_fsdp(const StackProfile& stack, const Layout& layout) {
     return stack.capabilities.fully_sharded && shards_gradients(layout);
 }
 
+/// Which states the ranks of a shard group split.
+struct Splits {
+    bool weights = false;
+    bool gradients = false;
+    bool states = false;
+};
+Splits splits_of(const Resolved& r, const StackProfile& stack, const Layout& layout) {
+    Splits out;
+    out.weights = shards_parameters(layout) || is_fsdp(stack, layout);
+    out.gradients = shards_gradients(layout);
+    // Muon orthogonalizes whole matrices, so every rank keeps their states whole.
+    out.states = layout.shard != Shard::none && r.optimizer != OptimizerKind::muon;
+    return out;
+}
+
+/// Trained parameters of one rank, split or whole.
+double trained_on_rank(const RankParameters& p, bool split, const ShardDegrees& ranks) {
+    return split ? p.dense / ranks.dense + p.expert / ranks.expert : p.trained();
+}
+
 /// Bytes of one stored weight. FSDP shards are in the master format and need no other copy.
 double weight_size(const Resolved& r, const StackProfile& stack) {
     return bytes_per_element(stack.memory.sharded_fp32_parameters ? r.master : r.parameter);
@@ -45,15 +65,25 @@ void add_split(PartSum& sum, TensorKind kind, std::string_view name, const RankP
 /// Source: Dettmers et al. 2023 (arXiv 2305.14314): 4 + 8/64 + 32/(64 x 256) bits.
 constexpr double nf4_bytes = (4.0 + 8.0 / 64.0 + 32.0 / (64.0 * 256.0)) / 8.0;
 
-void add_frozen(const Resolved& r, const Layout& layout, const RankParameters& p,
-                const ShardDegrees& ranks, PartSum& sum) {
+double quantized_elements(const Resolved& r, const RankParameters& p) {
+    return r.method.kind == MethodKind::qlora ? p.frozen_matrix : 0.0;
+}
+
+/// Bytes of a unit's weights as they are gathered: quantized ones stay so.
+double gathered_bytes(const Resolved& r, const RankParameters& p) {
+    const double matrices = quantized_elements(r, p);
+    return (p.trained() + p.frozen - matrices) * bytes_per_element(r.parameter) +
+           matrices * nf4_bytes;
+}
+
+void add_frozen(const Resolved& r, bool splits, const RankParameters& p, const ShardDegrees& ranks,
+                PartSum& sum) {
     if (p.frozen == 0.0) {
         return;
     }
-    const double split = shards_parameters(layout) ? ranks.dense : 1.0;
+    const double split = splits ? ranks.dense : 1.0;
     const double size = bytes_per_element(r.parameter);
-    const bool quantized = r.method.kind == MethodKind::qlora;
-    const double matrices = quantized ? p.frozen_matrix : 0.0;
+    const double matrices = quantized_elements(r, p);
     sum.add_elements(TensorKind::weights, "frozen base weights", p.frozen - matrices, size, split,
                      "mem.frozen");
     sum.add_elements(TensorKind::weights, "quantized base weights", matrices, nf4_bytes, split,
@@ -81,14 +111,21 @@ void PartSum::add_elements(TensorKind kind, std::string_view name, double count,
 double moment_bytes(const Resolved& r) {
     const double state = bytes_per_element(r.state);
     switch (r.optimizer) {
-    case OptimizerKind::adamw: return 2.0 * state;
-    // Dettmers et al. 2021 (arXiv 2110.02861): one byte and an fp32 scale per block of 256.
-    case OptimizerKind::adamw_8bit: return 2.0 * (1.0 + 4.0 / 256.0);
-    case OptimizerKind::sgd: return 0.0;
-    case OptimizerKind::sgd_momentum: return state;
-    case OptimizerKind::muon: return state;
-    // Shazeer and Stern 2018 (arXiv 1804.04235): row and column sums, negligible beside a moment.
-    case OptimizerKind::adafactor: return 0.0;
+        case OptimizerKind::adamw:
+            return 2.0 * state;
+        // Dettmers et al. 2021 (arXiv 2110.02861): one byte and an fp32 scale per block of 256.
+        case OptimizerKind::adamw_8bit:
+            return 2.0 * (1.0 + 4.0 / 256.0);
+        case OptimizerKind::sgd:
+            return 0.0;
+        case OptimizerKind::sgd_momentum:
+            return state;
+        case OptimizerKind::muon:
+            return state;
+        // Shazeer and Stern 2018 (arXiv 1804.04235): row and column sums, negligible beside a
+        // moment.
+        case OptimizerKind::adafactor:
+            return 0.0;
     }
     return 2.0 * state;
 }
@@ -97,33 +134,31 @@ void add_persistent(const Scenario& scenario, const Resolved& r, const Layout& l
                     const StageParameters& p, bool gradients_exist, PartSum& sum) {
     const StackProfile& stack = scenario.stack;
     const ShardDegrees ranks = shard_degrees(layout);
-    const bool fsdp = is_fsdp(stack, layout);
-    const bool split_weights = shards_parameters(layout) || fsdp;
+    const Splits splits = splits_of(r, stack, layout);
     const double parameters_here = on_device(layout.offload_parameters);
     const double states_here = on_device(layout.offload_optimizer);
     // 8-bit weights are two copies, row-wise and column-wise, in place of one of 16 bits (TE).
     add_split(sum, TensorKind::weights, "weights", p.all, weight_size(r, stack) * parameters_here,
-              split_weights, ranks, "mem.weights");
-    if (stack.memory.sharded_fp32_parameters && !split_weights && r.master != r.parameter) {
+              splits.weights, ranks, "mem.weights");
+    if (stack.memory.sharded_fp32_parameters && !splits.weights && r.master != r.parameter) {
         add_split(sum, TensorKind::weights, "compute copy", p.all, bytes_per_element(r.parameter),
                   false, ranks, "mem.weights");
     }
-    add_frozen(r, layout, p.all, ranks, sum);
+    add_frozen(r, splits.weights, p.all, ranks, sum);
     if (gradients_exist) {
         add_split(sum, TensorKind::gradients, "gradients", p.all, bytes_per_element(r.gradient),
-                  shards_gradients(layout), ranks, "mem.gradients");
+                  splits.gradients, ranks, "mem.gradients");
         if (stack.states.bucket_copy && layout.dp > 1) {
             add_split(sum, TensorKind::buckets, "bucket copies", p.all,
                       bytes_per_element(r.parameter), false, ranks, "mem.bucket_copy");
         }
     }
-    const bool split_states = layout.shard != Shard::none && r.optimizer != OptimizerKind::muon;
     if (has_master(r, stack)) {
         add_split(sum, TensorKind::master_weights, "master weights", p.all,
-                  bytes_per_element(r.master) * states_here, split_states, ranks, "mem.master");
+                  bytes_per_element(r.master) * states_here, splits.states, ranks, "mem.master");
     }
     add_split(sum, TensorKind::optimizer_states, "moments", p.all, moment_bytes(r) * states_here,
-              split_states, ranks, "mem.moments");
+              splits.states, ranks, "mem.moments");
     if (stack.tensors.weight_gradient_placeholder && stack.tensors.fused_weight_gradient) {
         sum.add_elements(TensorKind::workspace, "placeholder gradients", p.placeholders,
                          bytes_per_element(r.parameter), 1.0, "mem.placeholders");
@@ -133,79 +168,91 @@ void add_persistent(const Scenario& scenario, const Resolved& r, const Layout& l
 double offloaded_bytes(const Resolved& r, const StackProfile& stack, const Layout& layout,
                        const StageParameters& p) {
     const ShardDegrees ranks = shard_degrees(layout);
-    const auto split = [&](bool splits) {
-        return splits ? p.all.dense / ranks.dense + p.all.expert / ranks.expert : p.all.trained();
-    };
-    const double states = has_master(r, stack) ? bytes_per_element(r.master) + moment_bytes(r)
-                                               : moment_bytes(r);
+    const Splits splits = splits_of(r, stack, layout);
+    const double states =
+        has_master(r, stack) ? bytes_per_element(r.master) + moment_bytes(r) : moment_bytes(r);
     // The host steps on fp32 gradients of its own.
     return (1.0 - on_device(layout.offload_optimizer)) * (states + 4.0) *
-               split(layout.shard != Shard::none) +
+               trained_on_rank(p.all, splits.states, ranks) +
            (1.0 - on_device(layout.offload_parameters)) * weight_size(r, stack) *
-               split(shards_parameters(layout) || is_fsdp(stack, layout));
+               trained_on_rank(p.all, splits.weights, ranks);
 }
 
 HostStaging host_staging(const Resolved& r, const StackProfile& stack, const Layout& layout,
                          const StageParameters& p) {
     const ShardDegrees ranks = shard_degrees(layout);
-    const double shard = p.all.dense / ranks.dense + p.all.expert / ranks.expert;
+    const Splits splits = splits_of(r, stack, layout);
     const bool sharded_load = is_fsdp(stack, layout);
-    const double states = (has_master(r, stack) ? bytes_per_element(r.master) : 0.0) +
-                          moment_bytes(r);
-    const bool splits_weights = shards_parameters(layout) || sharded_load;
+    const double states =
+        (has_master(r, stack) ? bytes_per_element(r.master) : 0.0) + moment_bytes(r);
     HostStaging out;
-    out.load = (sharded_load ? shard + p.all.frozen / ranks.dense
-                             : p.all.trained() + p.all.frozen) *
+    out.load = (trained_on_rank(p.all, sharded_load, ranks) +
+                p.all.frozen / (sharded_load ? ranks.dense : 1.0)) *
                bytes_per_element(r.parameter);
-    out.save = (splits_weights ? shard : p.all.trained()) * weight_size(r, stack) +
-               (layout.shard != Shard::none ? shard : p.all.trained()) * states;
+    out.save = trained_on_rank(p.all, splits.weights, ranks) * weight_size(r, stack) +
+               trained_on_rank(p.all, splits.states, ranks) * states;
     return out;
 }
 
+namespace {
+
+void add_zero_buffers(const Resolved& r, const StackProfile& stack, const Layout& layout,
+                      const StageParameters& p, UnitPhase phase, PartSum& sum) {
+    const double bucket = stack.memory.bucket_bytes.value;
+    if (shards_parameters(layout)) {
+        // DeepSpeed: the unit in use, the next one, and two flat buckets
+        sum.add(TensorKind::gathered_weights, "gathered units",
+                2.0 * gathered_bytes(r, p.largest_block), "mem.zero3_units");
+        sum.add(TensorKind::buckets, "gather and reduce buckets", 2.0 * bucket, "mem.zero_buckets");
+    } else if (shards_gradients(layout) && phase == UnitPhase::backward) {
+        sum.add(TensorKind::buckets, "reduce buckets", 2.0 * bucket, "mem.zero_buckets");
+    }
+}
+
+/// Blocks that one FSDP unit holds on a stage.
+double blocks_in_unit(WrapUnit wrap, double blocks_on_stage) {
+    const double all = std::max(1.0, blocks_on_stage);
+    switch (wrap) {
+        case WrapUnit::block:
+            return 1.0;
+        case WrapUnit::two_blocks:
+            return std::min(2.0, all);
+        case WrapUnit::four_blocks:
+            return std::min(4.0, all);
+        case WrapUnit::model:
+            return all;
+    }
+    return 1.0;
+}
+
+} // namespace
+
 void add_gathered_units(const Resolved& r, const StackProfile& stack, const Layout& layout,
                         const StageParameters& p, UnitPhase phase, PartSum& sum) {
-    const double size = bytes_per_element(r.parameter);
-    const double bucket = stack.memory.bucket_bytes.value;
-    const auto kind = TensorKind::gathered_weights;
     if (!is_fsdp(stack, layout)) {
-        if (shards_parameters(layout)) {
-            // DeepSpeed: the unit in use, the next one, and two flat buckets
-            const double unit = p.largest_block.trained() + p.largest_block.frozen;
-            sum.add_elements(kind, "gathered units", 2.0 * unit, size, 1.0, "mem.zero3_units");
-            sum.add(TensorKind::buckets, "gather and reduce buckets", 2.0 * bucket,
-                    "mem.zero_buckets");
-        } else if (shards_gradients(layout) && phase == UnitPhase::backward) {
-            sum.add(TensorKind::buckets, "reduce buckets", 2.0 * bucket, "mem.zero_buckets");
-        }
+        add_zero_buffers(r, stack, layout, p, phase, sum);
         return;
     }
-    const double wraps = layout.wrap == WrapUnit::model        ? std::max(1.0, p.blocks)
-                         : layout.wrap == WrapUnit::four_blocks ? 4.0
-                         : layout.wrap == WrapUnit::two_blocks  ? 2.0
-                                                                : 1.0;
-    const double unit =
-        std::min(wraps, std::max(1.0, p.blocks)) * (p.largest_block.trained() + p.largest_block.frozen);
-    const double root = p.root.trained() + p.root.frozen;
-    sum.add_elements(kind, "root unit", root, size, 1.0, "mem.fsdp_root");
+    const auto kind = TensorKind::gathered_weights;
+    const double size = bytes_per_element(r.parameter);
+    const double blocks = blocks_in_unit(layout.wrap, p.blocks);
+    const double unit = blocks * gathered_bytes(r, p.largest_block);
+    sum.add(kind, "root unit", gathered_bytes(r, p.root), "mem.fsdp_root");
     const bool stays = layout.shard == Shard::optimizer_gradients || !layout.reshard;
     const double ahead = layout.prefetch;
     if (stays) {
-        sum.add_elements(kind, "units kept until backward", p.blocks * unit / wraps, size, 1.0,
-                         "mem.fsdp_units");
+        sum.add(kind, "units kept until backward", p.blocks * gathered_bytes(r, p.largest_block),
+                "mem.fsdp_units");
     } else if (phase == UnitPhase::loss) {
-        sum.add_elements(kind, "last unit", unit, size, 1.0, "mem.fsdp_units");
+        sum.add(kind, "last unit", unit, "mem.fsdp_units");
     } else {
-        sum.add_elements(kind, "running and prefetched units", (1.0 + ahead) * unit, size, 1.0,
-                         "mem.fsdp_units");
+        sum.add(kind, "running and prefetched units", (1.0 + ahead) * unit, "mem.fsdp_units");
         // all-gather lands in a flat buffer before it is copied out
-        sum.add_elements(TensorKind::buckets, "gather buffer", std::min(1.0, ahead) * unit, size,
-                         1.0, "mem.fsdp_gather");
+        sum.add(TensorKind::buckets, "gather buffer", std::min(1.0, ahead) * unit,
+                "mem.fsdp_gather");
     }
     if (phase == UnitPhase::backward) {
-        const double trained = unit * (p.largest_block.trained() > 0.0
-                                           ? p.largest_block.trained() /
-                                                 (p.largest_block.trained() + p.largest_block.frozen)
-                                           : 0.0);
+        const double trained = blocks * p.largest_block.trained();
         sum.add_elements(TensorKind::gradients, "unsharded gradient of a unit", trained, size, 1.0,
                          "mem.fsdp_gradient");
         sum.add_elements(TensorKind::buckets, "reduce-scatter input", trained,
@@ -218,16 +265,14 @@ void add_gathered_units(const Resolved& r, const StackProfile& stack, const Layo
 void add_step_temporaries(const Resolved& r, const StackProfile& stack, const Layout& layout,
                           const StageParameters& p, PartSum& sum) {
     const ShardDegrees ranks = shard_degrees(layout);
-    const bool split = layout.shard != Shard::none;
     const auto kind = TensorKind::temporaries;
-    const double shard = split ? p.all.dense / ranks.dense + p.all.expert / ranks.expert
-                               : p.all.trained();
+    const double shard = trained_on_rank(p.all, splits_of(r, stack, layout).states, ranks);
     const bool half = stack.states.fp16_gradients_stay && r.parameter == Dtype::fp16;
-    const bool upcasts = (stack.states.fp32_gradient_on_step || half) &&
-                         !stack.memory.pure_16bit && bytes_per_element(r.gradient) < 4.0;
-    const double stepping = shard * ((upcasts ? 4.0 : 0.0) +
-                                     (stack.states.foreach_temporary ? bytes_per_element(r.master)
-                                                                     : 0.0));
+    const bool upcasts = (stack.states.fp32_gradient_on_step || half) && !stack.memory.pure_16bit &&
+                         bytes_per_element(r.gradient) < 4.0;
+    const double stepping =
+        shard * ((upcasts ? 4.0 : 0.0) +
+                 (stack.states.foreach_temporary ? bytes_per_element(r.master) : 0.0));
     double flat = 0.0;
     if (stack.states.flat_reduction && layout.dp > 1) {
         const double bucket = stack.memory.bucket_bytes.value / bytes_per_element(r.gradient) +

@@ -61,15 +61,16 @@ struct StageParameters {
     RankParameters all;
     RankParameters largest_block; ///< of any block on the stage
     RankParameters root;          ///< embedding, final norm and head on the stage
-    double root_gradient = 0.0; ///< elements of the root whose gradient waits for the whole backward
+    double root_gradient =
+        0.0; ///< elements of the root whose gradient waits for the whole backward
     double blocks = 0.0;
-    double placeholders = 0.0;    ///< elements of one gradient per distinct weight shape
+    double placeholders = 0.0; ///< elements of one gradient per distinct weight shape
 };
 
 /// Bytes that stay through the whole step on one rank: weights, gradients, master weights, moments,
 /// and the copies the stack keeps beside them.
-/// Sources: Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054) for what each stage splits; the stacks'
-/// own sources for what they accumulate in.
+/// Sources: Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054) for what each stage splits; the
+/// stacks' own sources for what they accumulate in.
 void add_persistent(const Scenario& scenario, const Resolved& resolved, const Layout& layout,
                     const StageParameters& p, bool gradients_exist, PartSum& sum);
 
@@ -84,8 +85,8 @@ struct HostStaging {
     double load = 0.0;
     double save = 0.0;
 };
-HostStaging host_staging(const Resolved& resolved, const StackProfile& stack,
-                         const Layout& layout, const StageParameters& p);
+HostStaging host_staging(const Resolved& resolved, const StackProfile& stack, const Layout& layout,
+                         const StageParameters& p);
 
 /// When unsharded copies of zero3 units, and reduction buckets, are alive.
 enum class UnitPhase { forward, loss, backward };
@@ -93,8 +94,8 @@ void add_gathered_units(const Resolved& resolved, const StackProfile& stack, con
                         const StageParameters& p, UnitPhase phase, PartSum& sum);
 
 /// What the optimizer step needs beyond the states.
-void add_step_temporaries(const Resolved& resolved, const StackProfile& stack,
-                          const Layout& layout, const StageParameters& p, PartSum& sum);
+void add_step_temporaries(const Resolved& resolved, const StackProfile& stack, const Layout& layout,
+                          const StageParameters& p, PartSum& sum);
 
 /// Moments of an optimizer per trained parameter, in bytes.
 double moment_bytes(const Resolved& resolved);

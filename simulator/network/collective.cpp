@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "simulator/network/group_path.hpp"
@@ -13,12 +14,19 @@ double rounds(std::int64_t n) {
     return n <= 1 ? 0.0 : static_cast<double>(std::bit_width(static_cast<std::uint64_t>(n - 1)));
 }
 
+/// Bytes at which a collective of this level reaches half the rate: chunks pass one neighbour after
+/// the other, and libraries change to trees where that gets long.
+double half_of(const PathLevel& level) {
+    return level.half_size.value() * std::max(1.0, rounds(level.members));
+}
+
 /// Rate of a ring (or tree) that runs through every rank: the slowest tier, where the ranks inside
 /// one unit of a tier share its way out between them. A ring enters and leaves each unit once per
 /// lane, so a unit of g ranks gives it g ranks' bandwidth.
 struct Chain {
     double rate = 0.0;         ///< bytes/s of each rank's stream
     double half = 0.0;         ///< bytes
+    double ramp = 1.0;         ///< see transfer
     double launch = 0.0;       ///< seconds
     double tree_latency = 0.0; ///< from a leaf to the root, seconds
 };
@@ -30,7 +38,8 @@ Chain chain_of(const GroupPath& path) {
         if (inside == 1 || rate < c.rate) {
             c.rate = rate;
             // every lane has its own ramp
-            c.half = level.half_size.value() * static_cast<double>(inside);
+            c.half = half_of(level) * static_cast<double>(inside);
+            c.ramp = level.ramp;
         }
         c.launch = std::max(c.launch, level.launch_latency.value());
         c.tree_latency += rounds(level.members) * level.step_latency.value();
@@ -52,18 +61,23 @@ double ring_latency(const GroupPath& path) {
     return latency;
 }
 
-double transfer(double sent, double half, double rate) {
-    return rate > 0.0 ? (sent + half) / rate : 0.0;
+/// Seconds to move `sent` bytes: at `half` bytes twice as long as at the full rate. With a ramp of
+/// 1 what is lost is a fixed time; below 1 larger messages lose more, but less than in proportion,
+/// because chunks and their number grow with the message.
+double transfer(double sent, double half, double ramp, double rate) {
+    if (rate <= 0.0 || sent <= 0.0) return 0.0;
+    if (ramp == 1.0) return (sent + half) / rate;
+    return sent / rate * (1.0 + std::pow(half / sent, ramp));
 }
 
 /// `trips`: how often every byte goes round, 2 for all-reduce.
 double ring_seconds(const GroupPath& path, const Chain& c, double trips, double bytes) {
     const auto n = static_cast<double>(path.ranks);
-    return trips * (ring_latency(path) + transfer((n - 1.0) / n * bytes, c.half, c.rate));
+    return trips * (ring_latency(path) + transfer((n - 1.0) / n * bytes, c.half, c.ramp, c.rate));
 }
 
 double tree_seconds(const Chain& c, double trips, double bytes) {
-    return trips * (c.tree_latency + transfer(bytes, c.half, c.rate));
+    return trips * (c.tree_latency + transfer(bytes, c.half, c.ramp, c.rate));
 }
 
 /// Scatter inside each tier, work on the shrunken piece outside, gather back. The tiers follow one
@@ -75,7 +89,7 @@ double hierarchical_seconds(const GroupPath& path, double trips, double bytes) {
         const auto g = static_cast<double>(level.members);
         const double sent = (g - 1.0) / g * piece;
         seconds += trips * ((g - 1.0) * level.step_latency.value() +
-                            transfer(sent, level.half_size.value(), level.per_rank.value()));
+                            transfer(sent, half_of(level), level.ramp, level.per_rank.value()));
         piece /= g;
     }
     return seconds;
@@ -92,7 +106,7 @@ double all_to_all_seconds(const GroupPath& path, double bytes) {
     for (const PathLevel& level : path.levels) {
         const double sent = (n - static_cast<double>(inside)) / n * bytes;
         slowest =
-            std::max(slowest, transfer(sent, level.half_size.value(), level.per_rank.value()));
+            std::max(slowest, transfer(sent, half_of(level), level.ramp, level.per_rank.value()));
         latency += rounds(level.members) * level.step_latency.value();
         inside *= level.members;
     }
@@ -107,8 +121,8 @@ double send_seconds(const GroupPath& path, double bytes) {
     for (const PathLevel& level : path.levels) {
         const double shared = level.per_rank.value() * static_cast<double>(inside);
         const double rate = std::min(shared, level.per_link.value());
-        slowest = std::max(
-            slowest, level.step_latency.value() + transfer(bytes, level.half_size.value(), rate));
+        slowest = std::max(slowest, level.step_latency.value() +
+                                        transfer(bytes, level.half_size.value(), level.ramp, rate));
         inside *= level.members;
     }
     return slowest;
@@ -138,8 +152,8 @@ Seconds collective_time(const GroupPath& path, Collective op, Bytes bytes) {
         case Collective::broadcast:
         case Collective::reduce:
             // pipelined along the ring, every byte passes every rank once
-            seconds =
-                std::min(ring_latency(path) + transfer(s, c.half, c.rate), tree_seconds(c, 1.0, s));
+            seconds = std::min(ring_latency(path) + transfer(s, c.half, c.ramp, c.rate),
+                               tree_seconds(c, 1.0, s));
             break;
         case Collective::all_to_all:
             seconds = all_to_all_seconds(path, s);

@@ -168,6 +168,7 @@ void set_profile(const FabricProfile* profile, PathLevel& level) {
     level.step_latency = Seconds(profile->step_latency.value);
     level.launch_latency = Seconds(profile->launch_latency.value);
     level.half_size = Bytes(profile->half_size.value);
+    level.ramp = profile->ramp.source.empty() ? 1.0 : profile->ramp.value;
 }
 
 /// Device to device through host memory: every byte goes up one slot and down another, and is
@@ -234,7 +235,8 @@ PathLevel nic_level(const Scenario& scenario, const NodeTemplate& node) {
     const Bandwidth card = planned(node.nics.per_nic, profile);
     const double cards = static_cast<double>(std::max<std::int64_t>(1, node.nics.count));
     level.per_rank = card * cards / static_cast<double>(std::max<std::int64_t>(1, node.devices));
-    level.per_link = card;
+    // a device with several cards of its own spreads one message over them
+    level.per_link = std::max(card, level.per_rank);
     Bandwidth to_card = usable(node.host.pcie_per_device);
     if (!node.nics.gpudirect) to_card = through_host(node);
     if (to_card.value() > 0.0) {

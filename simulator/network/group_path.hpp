@@ -19,7 +19,8 @@ struct PathLevel {
     std::int64_t sharing_groups = 1; ///< groups that use the same links at the same time
     Seconds step_latency;            ///< of one message
     Seconds launch_latency;          ///< once per collective
-    Bytes half_size;                 ///< bytes sent per rank at which half the bandwidth is reached
+    Bytes half_size;                 ///< bytes one of two ranks sends to reach half the bandwidth
+    double ramp = 1.0;               ///< time lost goes with (half_size / bytes) to this power
 
     friend bool operator==(const PathLevel&, const PathLevel&) = default;
 };

@@ -10,7 +10,7 @@ namespace shardplan::sim {
 
 /// One measured or fitted value that replaces a Constant: `path` names it as explain prints it.
 struct CalibrationEntry {
-    std::string path;   ///< "stack.time.gemm_efficiency", "fabric.infiniband.step_latency"
+    std::string path;    ///< "stack.time.gemm_efficiency", "fabric.infiniband.step_latency"
     std::string subject; ///< device or fabric it holds for
     double value = 0.0;
     double size_lo = 0.0; ///< range of sizes (bytes or flops) it was fitted on

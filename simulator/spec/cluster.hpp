@@ -33,10 +33,11 @@ struct EnumNames<FabricKind> {
 /// The scale-up network of a node: NVLink, xGMI or PCIe.
 struct Scaleup {
     ScaleupKind kind = ScaleupKind::none;
-    LinkBandwidth per_device;        ///< one device, one direction, all links
-    std::int64_t domain_devices = 0; ///< devices in one domain (bridged pairs: 2); 0 = those of the node
-    bool peer_access = true;         ///< false: every message is staged through host memory
-    Seconds latency;                 ///< 0 = the default of the kind
+    LinkBandwidth per_device; ///< one device, one direction, all links
+    std::int64_t domain_devices =
+        0;                   ///< devices in one domain (bridged pairs: 2); 0 = those of the node
+    bool peer_access = true; ///< false: every message is staged through host memory
+    Seconds latency;         ///< 0 = the default of the kind
 
     friend bool operator==(const Scaleup&, const Scaleup&) = default;
 };
@@ -44,8 +45,8 @@ struct Scaleup {
 /// The network cards of a node that carry training traffic.
 struct Nics {
     std::int64_t count = 0;
-    LinkBandwidth per_nic;  ///< one card, one direction
-    bool gpudirect = true;  ///< false: staged through host memory
+    LinkBandwidth per_nic; ///< one card, one direction
+    bool gpudirect = true; ///< false: staged through host memory
 
     friend bool operator==(const Nics&, const Nics&) = default;
 };
@@ -53,7 +54,7 @@ struct Nics {
 /// What the devices of a node are plugged into.
 struct Host {
     std::int64_t cores = 0;
-    Bytes memory;             ///< 0 = not known; offload is refused then
+    Bytes memory; ///< 0 = not known; offload is refused then
     Bandwidth memory_bandwidth;
     Bytes nvme;
     Bandwidth nvme_bandwidth;
@@ -152,8 +153,8 @@ struct Cluster {
     Fabric fabric;
     std::vector<StorageTier> storage;
     std::string currency = "USD";
-    /// The node count is an example: asking for more devices adds nodes of the same kind. False: the
-    /// file lists what exists, and no more can be asked for.
+    /// The node count is an example: asking for more devices adds nodes of the same kind. False:
+    /// the file lists what exists, and no more can be asked for.
     bool scalable = false;
     /// Devices described in this file; they win over the catalogue.
     std::vector<Device> devices;

@@ -35,5 +35,6 @@ Status check_job(const Job& job, std::string_view source);
 Status check_stack(const StackProfile& stack, std::string_view source);
 /// Every Constant is stated, as for stacks.
 Status check_fabric(const FabricProfile& fabric, std::string_view source);
+Status check_compute(const ComputeProfile& compute, std::string_view source);
 
 } // namespace shardplan::sim

@@ -117,6 +117,10 @@ void describe(FieldVisitor& v, Device& x) {
           {"compute_units", "compute units",
            "Streaming multiprocessors, compute units or cores; 0: not known.", false, 0.0},
           x.compute_units);
+    field(v,
+          {"compute", "compute",
+           "What libraries reach on it; what is not stated is that of its architecture."},
+          x.compute);
     field(v, {"sources", "sources", "Where the figures are from."}, x.sources);
     field(v, {"confidence", "confidence", "high, medium or low."}, x.confidence);
     field(v, {"note", "note", "What else one should know."}, x.note);

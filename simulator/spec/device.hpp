@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "simulator/spec/compute_profile.hpp"
 #include "simulator/spec/fields.hpp"
 
 namespace shardplan::sim {
@@ -70,11 +71,12 @@ struct Device {
     Bandwidth scaleup_per_direction; ///< all links of one device together
     Bandwidth scaleup_pair;          ///< between one pair; 0 = not known
     Bandwidth pcie_per_direction;
-    bool pcie_peer_access = true;    ///< false: consumer boards stage through the host
+    bool pcie_peer_access = true; ///< false: consumer boards stage through the host
     double tdp_watts = 0.0;
-    std::int64_t compute_units = 0;  ///< SMs or CUs; 0 = not known
+    std::int64_t compute_units = 0; ///< SMs or CUs; 0 = not known
+    ComputeProfile compute;         ///< of its architecture, with what the product changes
     std::vector<std::string> sources;
-    std::string confidence;          ///< high, medium, low
+    std::string confidence; ///< high, medium, low
     std::string note;
 
     friend bool operator==(const Device&, const Device&) = default;

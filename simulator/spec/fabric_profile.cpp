@@ -13,10 +13,18 @@ void describe(FieldVisitor& v, FabricProfile& x) {
           x.step_latency);
     field(v, {"launch_latency", "latency per call", "Time of one collective call.", true},
           x.launch_latency);
-    field(
-        v,
-        {"half_size", "half size", "Bytes per rank at which half the bandwidth is reached.", true},
-        x.half_size);
+    field(v,
+          {"half_size", "half size",
+           "Bytes one rank sends at which half the bandwidth is reached, for each doubling of the "
+           "members.",
+           true},
+          x.half_size);
+    field(v,
+          {"ramp", "ramp",
+           "The share of time lost to the size goes with (half size / bytes) to this power; 1: a "
+           "fixed time.",
+           true},
+          x.ramp);
 }
 
 } // namespace shardplan::sim

@@ -15,7 +15,8 @@ struct FabricProfile {
     Constant bandwidth_efficiency; ///< of the physical bandwidth at large sizes
     Constant step_latency;         ///< seconds per ring or tree step
     Constant launch_latency;       ///< seconds per collective call
-    Constant half_size;            ///< bytes per rank at which half the bandwidth is reached
+    Constant half_size;            ///< bytes per rank at half the bandwidth, per doubling
+    Constant ramp;                 ///< share of time lost goes with (half_size / bytes)^ramp
 
     friend bool operator==(const FabricProfile&, const FabricProfile&) = default;
 };

@@ -17,8 +17,9 @@
 
 /// The description of every input type, written once per aggregate as
 /// `void describe(FieldVisitor&, T&)`. Everything that needs the list of fields is a visitor over
-/// it: the JSON reader and writer, the schemas, `--set path=value`, reader hints, the FieldTable that
-/// forms and sensitivity iterate over. Adding a field is one member and one line in `describe`.
+/// it: the JSON reader and writer, the schemas, `--set path=value`, reader hints, the FieldTable
+/// that forms and sensitivity iterate over. Adding a field is one member and one line in
+/// `describe`.
 namespace shardplan::sim {
 
 /// What a person must know about one field.
@@ -81,12 +82,15 @@ public:
 };
 
 /// Specialise for each enum that stands in files: the names in enumerator order, starting at 0.
-/// `template <> struct EnumNames<Kind> { static constexpr std::array<std::string_view, N> names; };`
+/// `template <> struct EnumNames<Kind> { static constexpr std::array<std::string_view, N> names;
+/// };`
 template <class E>
 struct EnumNames;
 
 template <class E>
-concept NamedEnum = requires { EnumNames<E>::names; };
+concept NamedEnum = requires {
+    EnumNames<E>::names;
+};
 
 /// The name of an enumerator, as in files.
 template <NamedEnum E>
@@ -142,7 +146,9 @@ void field(FieldVisitor& v, const FieldMeta& m, E& x) {
     x = static_cast<E>(index);
 }
 template <class T>
-concept Described = requires(FieldVisitor& v, T& x) { describe(v, x); };
+concept Described = requires(FieldVisitor& v, T& x) {
+    describe(v, x);
+};
 
 /// The fields of one value, which must outlive this.
 template <class T>

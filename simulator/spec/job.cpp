@@ -98,7 +98,7 @@ void describe(FieldVisitor& v, Constraints& x) {
         x.recompute);
     field(v,
           {"memory_cap", "memory cap",
-           "Per device, below the usable memory; absent: the usable memory.", false, 0.0},
+           "Per device, below the usable memory; absent: the usable memory.", false, 1.0},
           x.memory_cap);
     field(v, {"idle_devices", "idle devices", "Layouts may leave devices unused."}, x.idle_devices);
 }

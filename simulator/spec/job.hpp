@@ -13,9 +13,9 @@ namespace shardplan::sim {
 
 /// Lengths of training samples in tokens. With packing or padding to one length, mean = max.
 struct Sequence {
-    std::int64_t max = 0;      ///< tokens of the longest sample; 0 = the model's positions, at most 8192
-    double mean = 0.0;         ///< tokens; 0 = max
-    double mean_square = 0.0;  ///< tokens^2, decides attention work; 0 = mean^2
+    std::int64_t max = 0; ///< tokens of the longest sample; 0 = the model's positions, at most 8192
+    double mean = 0.0;    ///< tokens; 0 = max
+    double mean_square = 0.0; ///< tokens^2, decides attention work; 0 = mean^2
 
     friend bool operator==(const Sequence&, const Sequence&) = default;
 };
@@ -38,8 +38,8 @@ struct EnumNames<Fp8Recipe> {
 };
 
 struct Precision {
-    Dtype compute = Dtype::bf16; ///< matrix products
-    Dtype master = Dtype::fp32;  ///< copy the optimizer updates; = compute: no master copy
+    Dtype compute = Dtype::bf16;    ///< matrix products
+    Dtype master = Dtype::fp32;     ///< copy the optimizer updates; = compute: no master copy
     std::optional<Dtype> gradients; ///< accumulation; absent = the stack's
     Fp8Recipe recipe = Fp8Recipe::none;
 

@@ -52,8 +52,9 @@ Result<std::int64_t> read_count(const Reader& r, std::string_view name, std::str
         return r.error(fmt::format("{} is no whole number", in_quotes(digits)),
                        fmt::format("write a whole number, as in {}2", name));
     }
+    const std::string_view noun = name.ends_with(' ') ? name.substr(0, name.size() - 1) : name;
     if (value < 1) {
-        return r.error(fmt::format("{} is at least 1", name),
+        return r.error(fmt::format("{} is at least 1", noun),
                        fmt::format("write {}1, or leave {} out", name, name));
     }
     if (value > max) {

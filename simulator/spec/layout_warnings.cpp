@@ -38,11 +38,11 @@ void warn_parts(std::vector<Warning>& out, const ModelSpec& model) {
         const bool frozen =
             (part.role == PartRole::vision || part.role == PartRole::projector) && !part.trainable;
         if (frozen || part.role == PartRole::mtp) {
-            out.push_back({"part-not-costed",
-                           fmt::format("the {} part \"{}\" is counted among the parameters and not "
-                                       "in {}",
-                                       name_of(part.role), part.name,
-                                       frozen ? "memory and time" : "time")});
+            out.push_back(
+                {"part-not-costed",
+                 fmt::format("the {} part \"{}\" is counted among the parameters and not "
+                             "in {}",
+                             name_of(part.role), part.name, frozen ? "memory and time" : "time")});
         }
     }
 }
@@ -52,6 +52,15 @@ void warn_parts(std::vector<Warning>& out, const ModelSpec& model) {
 std::vector<Warning> layout_warnings(const Scenario& scenario, const Resolved& resolved,
                                      const Layout& layout, const LayoutTables& tables) {
     std::vector<Warning> out;
+    for (std::size_t i = 1; i < scenario.devices.size(); ++i) {
+        if (scenario.devices[i].name != scenario.devices.front().name) {
+            out.push_back({"mixed-devices",
+                           fmt::format("node groups have different devices ({}, {}): every rank is "
+                                       "timed at the pace of the slowest",
+                                       scenario.devices.front().name, scenario.devices[i].name)});
+            break;
+        }
+    }
     warn_span(out, scenario, layout, Dim::tp, layout.tp, "tp-across-nodes", "tp");
     warn_span(out, scenario, layout, Dim::ep, layout.ep, "ep-across-nodes", "ep");
     const std::int64_t m = micro_batches(resolved, layout);
@@ -78,6 +87,20 @@ std::vector<Warning> layout_warnings(const Scenario& scenario, const Resolved& r
             }
             shortest = shortest < 0 ? blocks : std::min(shortest, blocks);
             longest = std::max(longest, blocks);
+        }
+        std::int64_t smallest_chunk = longest;
+        std::int64_t largest_chunk = 0;
+        for (const Stage& stage : stages) {
+            for (const Stage::Slice& slice : stage.chunks) {
+                smallest_chunk = std::min(smallest_chunk, slice.count);
+                largest_chunk = std::max(largest_chunk, slice.count);
+            }
+        }
+        if (layout.chunks > 1 && smallest_chunk != largest_chunk) {
+            out.push_back({"uneven-chunks",
+                           fmt::format("chunks have {} to {} blocks: the stack must be told the "
+                                       "layout of its stages",
+                                       smallest_chunk, largest_chunk)});
         }
         if (shortest != longest) {
             out.push_back({"uneven-stages",

@@ -212,6 +212,14 @@ constexpr LegalityRule table[] = {
                     fmt::format("{} together with pp {}", name_of(c.layout.shard), c.layout.pp),
                     std::move(nearest));
      }},
+    {"stack-splits-context-with-pp", "cp",
+     [](const Case& c) {
+         return c.layout.pp > 1 && c.layout.cp > 1 && !can(c).context_with_pipeline;
+     },
+     [](const Case& c, Refusal& r) {
+         say_cannot(c, r, fmt::format("cp {} together with pp {}", c.layout.cp, c.layout.pp),
+                    {"cp1", "pp1"});
+     }},
     {"term-needs-zero3", "zero",
      [](const Case& c) {
          const Layout& l = c.layout;

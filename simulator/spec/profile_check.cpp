@@ -33,6 +33,7 @@ constexpr auto units = std::to_array<std::pair<std::string_view, std::string_vie
     {"step_overhead", "s"},
     {"step_latency", "s"},
     {"launch_latency", "s"},
+    {"kernel_time", "s"},
 });
 
 std::string_view unit_of(std::string_view key) {
@@ -59,6 +60,10 @@ Status check_constant(const Constant& c, std::string_view key, const std::string
     if (!(0.0 <= c.lo && c.lo <= c.value && c.value <= c.hi)) {
         return problem(where + "/value", "the value is outside its range",
                        "keep 0 <= lo <= value <= hi");
+    }
+    if (key.ends_with("sigma") && c.value >= 1.0) {
+        return problem(where + "/value", "a relative spread of 1 or more leaves nothing to say",
+                       "write a value below 1");
     }
     if (is_fraction(key) && c.value > 1.0) {
         return problem(where + "/value", "a fraction above 1", "write a value between 0 and 1");
@@ -190,6 +195,10 @@ Status check_stack(const StackProfile& stack, std::string_view source) {
 
 Status check_fabric(const FabricProfile& fabric, std::string_view source) {
     return check_constants(fabric, std::string(source) + ": ");
+}
+
+Status check_compute(const ComputeProfile& compute, std::string_view source) {
+    return check_constants(compute, std::string(source) + ": ");
 }
 
 Status check_job(const Job& job, std::string_view source) {

@@ -71,6 +71,10 @@ void Resolver::attention() {
             origin += " on compute capability " + device.compute_capability;
         }
     }
+    if (kernel > scenario_.stack.newest_attention) {
+        kernel = scenario_.stack.newest_attention;
+        origin = "newest kernel of " + of_stack();
+    }
     // "Unfused" attention of Megatron's layers and of Transformer Engine still calls
     // FusedScaleMaskSoftmax.
     if (kernel == AttentionImpl::unfused && scenario_.stack.tensors.one_kernel_softmax) {

@@ -82,6 +82,10 @@ void describe(FieldVisitor& v, Capabilities& x) {
           {"shard_with_pipeline", "sharding with a pipeline",
            "zero2 and zero3 can run together with pp > 1."},
           x.shard_with_pipeline);
+    field(v,
+          {"context_with_pipeline", "context parallelism with a pipeline",
+           "cp > 1 can run together with pp > 1."},
+          x.context_with_pipeline);
     field(v, {"kv_replication", "KV replication", "tp may exceed the number of KV heads."},
           x.kv_replication);
     field(v, {"uneven_stages", "uneven stages", "Layers need not divide by pp."}, x.uneven_stages);
@@ -106,13 +110,19 @@ void describe(FieldVisitor& v, Capabilities& x) {
 void describe(FieldVisitor& v, StackTime& x) {
     field(v,
           {"gemm_efficiency", "GEMM efficiency",
-           "Of the dense peak, large shapes, at the sustained clock."},
+           "Products of the stack, of what the libraries of the device reach."},
           x.gemm_efficiency);
-    field(v, {"attention_efficiency", "attention efficiency", "Of the dense peak, large shapes."},
+    field(v,
+          {"rowwise_efficiency", "row-wise efficiency",
+           "8-bit products with a scale per row, of those with one scale per tensor."},
+          x.rowwise_efficiency);
+    field(v,
+          {"attention_efficiency", "attention efficiency",
+           "Attention of the stack, of what its kernel reaches on the device."},
           x.attention_efficiency);
     field(v,
           {"memory_efficiency", "memory efficiency",
-           "Of the device memory bandwidth, element-wise kernels."},
+           "Element-wise kernels of the stack, of the bandwidth that large ones reach."},
           x.memory_efficiency);
     field(v,
           {"elementwise_passes", "element-wise passes",
@@ -161,6 +171,10 @@ void describe(FieldVisitor& v, StackProfile& x) {
     field(v, {"features", "features", "Switches that are on by default."}, x.features);
     field(v, {"attention", "attention kernel", "Attention kernel that runs by default."},
           x.attention);
+    field(v,
+          {"newest_attention", "newest attention kernel",
+           "Newest attention kernel its images hold; it runs where a newer one is asked for."},
+          x.newest_attention);
     field(v, {"default_shard", "default sharding", "Sharding it uses unless told otherwise."},
           x.default_shard);
     field(v,

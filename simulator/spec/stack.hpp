@@ -92,8 +92,8 @@ struct EnumNames<Feature> {
 enum class AttentionImpl { unfused, fused_softmax, flash_1, flash_2, flash_3, cudnn };
 template <>
 struct EnumNames<AttentionImpl> {
-    static constexpr std::array<std::string_view, 6> names = {
-        "unfused", "fused_softmax", "flash_1", "flash_2", "flash_3", "cudnn"};
+    static constexpr std::array<std::string_view, 6> names = {"unfused", "fused_softmax", "flash_1",
+                                                              "flash_2", "flash_3",       "cudnn"};
 };
 
 /// Which layouts a stack can express; both legality and exporters read it.
@@ -108,14 +108,15 @@ struct Capabilities {
     bool pipeline_parallel = true;
     bool expert_parallel = false;
     bool expert_tensor_parallel = false;
-    bool fully_sharded = false;  ///< zero2 and zero3 are FSDP: units gathered, reduced and released
-    bool hybrid_shard = false;   ///< a shard group smaller than dp
-    bool shard_with_pipeline = true; ///< zero2 and zero3 together with pp > 1
-    bool kv_replication = false; ///< tp may exceed the KV heads
-    bool uneven_stages = false;  ///< layers need not divide by pp
+    bool fully_sharded = false; ///< zero2 and zero3 are FSDP: units gathered, reduced and released
+    bool hybrid_shard = false;  ///< a shard group smaller than dp
+    bool shard_with_pipeline = true;   ///< zero2 and zero3 together with pp > 1
+    bool context_with_pipeline = true; ///< cp > 1 together with pp > 1
+    bool kv_replication = false;       ///< tp may exceed the KV heads
+    bool uneven_stages = false;        ///< layers need not divide by pp
     StagePartition partition = StagePartition::even;
     bool partial_recompute = false; ///< only k blocks per stage
-    bool adapters = true;        ///< LoRA and QLoRA
+    bool adapters = true;           ///< LoRA and QLoRA
     /// Interleaving needs the micro-batches to be a multiple of pp; false: only a warning.
     bool interleaving_needs_multiple = true;
     /// The vocabulary is padded to a multiple of this x tp; 0: it must divide by tp.
@@ -126,9 +127,10 @@ struct Capabilities {
 
 /// Time behaviour of a stack, as Constants.
 struct StackTime {
-    Constant gemm_efficiency;      ///< of the dense peak, large shapes, sustained clock
-    Constant attention_efficiency; ///< of the dense peak, large shapes
-    Constant memory_efficiency;    ///< of the device memory bandwidth, element-wise kernels
+    Constant gemm_efficiency;      ///< of what the device's libraries reach (ComputeProfile)
+    Constant rowwise_efficiency;   ///< 8-bit products with a scale per row, of those with one
+    Constant attention_efficiency; ///< of what the attention kernel reaches
+    Constant memory_efficiency;    ///< of what large element-wise kernels reach
     Constant elementwise_passes;   ///< traffic per stored element relative to perfect fusion
     Constant launch;               ///< seconds of host time per kernel
     Constant kernels_per_block;    ///< kernels of one block's forward pass
@@ -138,8 +140,8 @@ struct StackTime {
     Constant tp_overlap;           ///< fraction of tensor-parallel traffic that can hide
     Constant pp_overlap;
     Constant cp_overlap;
-    Constant overlap_slowdown;     ///< factor on compute while a collective runs beside it - 1
-    Constant sigma;                ///< value: relative sigma of the step time
+    Constant overlap_slowdown; ///< factor on compute while a collective runs beside it - 1
+    Constant sigma;            ///< value: relative sigma of the step time
 
     friend bool operator==(const StackTime&, const StackTime&) = default;
 };
@@ -155,6 +157,8 @@ struct StackProfile {
     std::vector<std::string> aliases;
     std::vector<Feature> features; ///< on by default
     AttentionImpl attention = AttentionImpl::flash_2;
+    /// The newest kernels its images hold; where newer ones are asked for, these run.
+    AttentionImpl newest_attention = AttentionImpl::cudnn;
     Shard default_shard = Shard::none;
     double default_dropout = 0.0; ///< probability, for models that do not state theirs
     Capabilities capabilities;

@@ -3,8 +3,10 @@
 namespace shardplan::sim {
 
 void describe(FieldVisitor& v, StackMemory& x) {
-    field(v, {"gradient", "gradients", "Format gradients accumulate in unless the job says otherwise."},
-          x.gradient);
+    field(
+        v,
+        {"gradient", "gradients", "Format gradients accumulate in unless the job says otherwise."},
+        x.gradient);
     field(v,
           {"sharded_fp32_parameters", "fp32 shards",
            "zero3 shards are fp32 and cast into compute copies when gathered (FSDP)."},

@@ -12,9 +12,9 @@ namespace shardplan::sim {
 
 /// What a normalisation keeps besides its input and its output.
 enum class NormImpl {
-    fused,          ///< statistics only
-    upcast,         ///< eager, in fp32: the fp32 copy and the normalised 16-bit copy
-    native,         ///< eager, in the storage type: the normalised copy
+    fused,  ///< statistics only
+    upcast, ///< eager, in fp32: the fp32 copy and the normalised 16-bit copy
+    native, ///< eager, in the storage type: the normalised copy
 };
 template <>
 struct EnumNames<NormImpl> {
@@ -79,15 +79,16 @@ struct TensorRules {
     RopeImpl rope = RopeImpl::eager;
     LossImpl loss = LossImpl::eager;
     SelectivePolicy selective = SelectivePolicy::core_attention;
-    bool compiles_loss = false;        ///< feature compile fuses the loss too
-    bool one_kernel_softmax = false;   ///< unfused attention still scales, masks and normalises in one
-    bool fused_elementwise = false;    ///< bias, activation, dropout and add run as one kernel
-    bool fused_glu = true;             ///< the gated product keeps only its two inputs
-    bool packed_qkv = true;            ///< q, k, v are views of one projection
-    bool attention_copy = false;       ///< the attention output is copied for the projection
-    bool sequence_first = false;       ///< tensors are [sequence, batch, ...] (Megatron)
-    bool keeps_cast_input = false;     ///< 8-bit products keep their 8-bit inputs (TE)
-    bool repeat_kv = false;            ///< K and V are expanded to all heads
+    bool compiles_loss = false; ///< feature compile fuses the loss too
+    bool one_kernel_softmax =
+        false;                      ///< unfused attention still scales, masks and normalises in one
+    bool fused_elementwise = false; ///< bias, activation, dropout and add run as one kernel
+    bool fused_glu = true;          ///< the gated product keeps only its two inputs
+    bool packed_qkv = true;         ///< q, k, v are views of one projection
+    bool attention_copy = false;    ///< the attention output is copied for the projection
+    bool sequence_first = false;    ///< tensors are [sequence, batch, ...] (Megatron)
+    bool keeps_cast_input = false;  ///< 8-bit products keep their 8-bit inputs (TE)
+    bool repeat_kv = false;         ///< K and V are expanded to all heads
     bool keeps_gathered_input = false; ///< under sp a linear keeps the gathered input
     bool vocab_parallel_loss = true;   ///< false: logits are gathered over tp before the loss
     bool fused_weight_gradient = true; ///< products accumulate straight into the main gradient
@@ -95,20 +96,23 @@ struct TensorRules {
     GatherBuffer gather_buffer = GatherBuffer::none; ///< under sp (Megatron)
     bool score_buffer = false; ///< one global buffer for attention scores (Megatron, unfused)
     bool partitioned_checkpoints = false; ///< under zero3 recompute inputs are cut over tp
-    std::int64_t logits_kept = 0;      ///< 16-bit logits that live on through the loss backward
-    std::int64_t output_buffers = 0;   ///< logits of earlier micro-batches a pipeline buffer keeps
-    std::int64_t message_buffers = 2;  ///< boundary tensors a pipeline stage holds for messages
+    bool complex_rope = false; ///< rotary positions as complex numbers, which no compiler fuses
+    bool scattered_messages = false;  ///< boundary tensors are cut over tp to be sent (Megatron)
+    std::int64_t logits_kept = 0;     ///< 16-bit logits that live on through the loss backward
+    std::int64_t output_buffers = 0;  ///< logits of earlier micro-batches a pipeline buffer keeps
+    std::int64_t message_buffers = 2; ///< boundary tensors a pipeline stage holds for messages
 
     friend bool operator==(const TensorRules&, const TensorRules&) = default;
 };
 
 /// How the states of the optimizer are held.
 struct StateRules {
-    bool bucket_copy = false;          ///< data-parallel buckets beside the accumulated gradients
+    bool bucket_copy = false;           ///< data-parallel buckets beside the accumulated gradients
     bool fp32_gradient_on_step = false; ///< an fp32 copy of the gradient shard while stepping
-    bool fp16_gradients_stay = false;  ///< in fp16 gradients stay 16 bits wide until the step
-    bool foreach_temporary = false;    ///< the multi-tensor optimizer makes one temporary copy
-    bool flat_reduction = false;       ///< gradients are copied into a bucket and an fp32 copy of it
+    bool fp16_gradients_stay = false;   ///< in fp16 gradients stay 16 bits wide until the step
+    bool foreach_temporary = false;     ///< the multi-tensor optimizer makes one temporary copy
+    bool unit_copies = false; ///< gathered units are copied into parameters, gradients out of them
+    bool flat_reduction = false; ///< gradients are copied into a bucket and an fp32 copy of it
     bool gradients_start_late = false; ///< with one micro-batch, gradients appear as activations go
 
     friend bool operator==(const StateRules&, const StateRules&) = default;

@@ -18,14 +18,14 @@ enum class Origin {
 /// A number of the cost model with its provenance. Constants live in data files, never as literals
 /// in code: a person must be able to see and change each one.
 struct Constant {
-    double value = 0.0;     ///< in `unit`
-    std::string unit;       ///< "", "B", "s", "B/s", "FLOP/s"; base units only
+    double value = 0.0; ///< in `unit`
+    std::string unit;   ///< "", "B", "s", "B/s", "FLOP/s"; base units only
     Origin origin = Origin::assumed;
-    std::string source;     ///< sheet, file of a repository, data file, or reason
-    std::string version;    ///< of the software or hardware it holds for; empty: any
-    double lo = 0.0;        ///< plausible range
+    std::string source;  ///< sheet, file of a repository, data file, or reason
+    std::string version; ///< of the software or hardware it holds for; empty: any
+    double lo = 0.0;     ///< plausible range
     double hi = 0.0;
-    double sigma = 0.0;     ///< relative standard deviation, for bands
+    double sigma = 0.0; ///< relative standard deviation, for bands
 
     friend bool operator==(const Constant&, const Constant&) = default;
 };

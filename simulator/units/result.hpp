@@ -9,10 +9,10 @@ namespace shardplan::sim {
 
 /// What kind of failure an Error is; decides the exit code of a program (2 except where noted).
 enum class ErrorCode {
-    bad_input,       ///< a file, flag or value that cannot be used as given
-    not_found,       ///< a name or file that does not exist
-    unsupported,     ///< understood, but not planned for yet
-    backend_failed,  ///< a run or a child process failed (exit code 3)
+    bad_input,      ///< a file, flag or value that cannot be used as given
+    not_found,      ///< a name or file that does not exist
+    unsupported,    ///< understood, but not planned for yet
+    backend_failed, ///< a run or a child process failed (exit code 3)
 };
 
 /// Why something could not be done, in words for the person who can mend it.
@@ -35,8 +35,8 @@ class [[nodiscard]] Result {
 public:
     using value_type = T;
 
-    Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}         // NOLINT
-    Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}     // NOLINT
+    Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}     // NOLINT
+    Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {} // NOLINT
 
     [[nodiscard]] bool has_value() const { return state_.index() == 0; }
     explicit operator bool() const { return has_value(); }

@@ -119,7 +119,7 @@ void expect_same(const Score& score, const Estimate& whole, const std::string& t
     const auto& deciding = whole.classes.at(static_cast<std::size_t>(score.peak_class));
     ASSERT_EQ(score.step_time, whole.time.total.value) << text;
     ASSERT_EQ(score.peak_class, whole.deciding_class) << text;
-    ASSERT_EQ(score.peak, deciding.process.value) << text;
+    ASSERT_EQ(score.peak, deciding.reserved.value) << text;
     ASSERT_EQ(score.usable, deciding.usable) << text;
     ASSERT_EQ(score.peak_phase, deciding.peak_phase) << text;
     ASSERT_EQ(score.verdict, whole.verdict) << text;

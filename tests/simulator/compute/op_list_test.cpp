@@ -92,6 +92,82 @@ TEST(OpList, GathersInputsAgainInTheBackwardPassUnderSequenceParallelism) {
     EXPECT_EQ(sent(ops, Collective::all_gather, false), 4.0 * message);
 }
 
+TEST(OpList, KeepsGatheredInputsWhereTheStackDoes) {
+    sim::StackProfile stack = generic_stack();
+    stack.tensors.keeps_gathered_input = true;
+    const OpList ops = block(llama_3_8b(), resolved(8192), tensor_parallel(2, true), stack);
+    const double message = 8192.0 * 4096.0 * 2.0;
+    EXPECT_EQ(sent(ops, Collective::all_gather, true), 2.0 * message);
+    EXPECT_EQ(sent(ops, Collective::all_gather, false), 2.0 * message);
+}
+
+TEST(OpList, BringsWeightsIntoNarrowFormatsForEveryMicroBatch) {
+    sim::Resolved r = resolved(8192);
+    r.compute = sim::Dtype::fp8;
+    sim::StackProfile stack = generic_stack();
+    // 4096 x 6144 weights and 8192 x 4096 inputs: 2 bytes in, one copy of each orientation out
+    const double elements = 4096.0 * 6144.0 + 8192.0 * 4096.0;
+    const auto traffic = [&] {
+        return op_named(block(llama_3_8b(), r, {}, stack), "qkv").traffic_forward;
+    };
+    EXPECT_EQ(traffic(), elements * 4.0);
+    stack.features.push_back(sim::Feature::float8_tensorwise); // the largest value is found first
+    EXPECT_EQ(traffic(), elements * 6.0);
+    stack.features.back() = sim::Feature::float8_rowwise; // for rows and for columns
+    EXPECT_EQ(traffic(), elements * 10.0);
+}
+
+TEST(OpList, MovesMoreForNormsWrittenInPasses) {
+    sim::StackProfile stack = generic_stack();
+    const auto traffic = [&](sim::NormImpl norm) {
+        stack.tensors.norm = norm;
+        return op_named(block(llama_3_8b(), resolved(8192), {}, stack), "ffn_norm")
+                   .traffic_forward /
+               (8192.0 * 4096.0);
+    };
+    EXPECT_EQ(traffic(sim::NormImpl::fused), 4.0);
+    EXPECT_EQ(traffic(sim::NormImpl::native), 14.0);
+    EXPECT_EQ(traffic(sim::NormImpl::upcast), 36.0);
+}
+
+TEST(OpList, LeavesComplexRotaryPositionsEager) {
+    sim::StackProfile stack = generic_stack();
+    stack.tensors.rope = sim::RopeImpl::fused;
+    const auto traffic = [&] {
+        return op_named(block(llama_3_8b(), resolved(8192), {}, stack), "rope").traffic_forward /
+               (8192.0 * 40.0 * 128.0); // of 32 query and 8 key heads
+    };
+    EXPECT_EQ(traffic(), 4.0);
+    stack.tensors.complex_rope = true;
+    EXPECT_EQ(traffic(), 20.0);
+}
+
+TEST(OpList, AddsUpThePiecesOfARing) {
+    sim::ShardingKey key;
+    key.cp = 4;
+    const Op op = op_named(block(llama_3_8b(), resolved(8192), key), "core_attention");
+    EXPECT_EQ(op.attention_steps, 4.0);
+    EXPECT_EQ(op.sum_forward, 3.0 * 2048.0 * 32.0 * 128.0 * 10.0);
+    key.cp_kind = sim::CpKind::all_to_all;
+    EXPECT_EQ(op_named(block(llama_3_8b(), resolved(8192), key), "core_attention").sum_forward,
+              0.0);
+}
+
+TEST(OpList, RunsExpertsAsTheStackDoes) {
+    sim::StackProfile stack = generic_stack();
+    const auto expert = [&] {
+        return op_named(block(mixtral_8x7b(), resolved(4096), {}, stack), "expert_up");
+    };
+    EXPECT_EQ(expert().at_once, 1);
+    EXPECT_EQ(expert().kernels_forward, 8);
+    stack.features.push_back(sim::Feature::grouped_gemm);
+    EXPECT_EQ(expert().at_once, 8);
+    EXPECT_EQ(expert().kernels_forward, 1);
+    stack.features.push_back(sim::Feature::te); // four streams of single products
+    EXPECT_EQ(expert().at_once, 4);
+    EXPECT_EQ(expert().kernels_forward, 8);
+}
+
 TEST(OpList, CountsHalfOfTheScoresInFlashAttentionAndAllOfThemWhereTheyAreWrittenOut) {
     sim::Resolved r = resolved(4096);
     const double whole = 2.0 * 4096.0 * 4096.0 * 32.0 * (128.0 + 128.0);

@@ -89,7 +89,7 @@ TEST(Evaluator, ScoresAndEvaluatesToTheSameBits) {
         EXPECT_EQ(score.step_time, p.estimate().time.total.value) << layout;
         const auto& deciding =
             p.estimate().classes.at(static_cast<std::size_t>(p.estimate().deciding_class));
-        EXPECT_EQ(score.peak, deciding.process.value) << layout;
+        EXPECT_EQ(score.peak, deciding.reserved.value) << layout;
         EXPECT_EQ(score.verdict, p.estimate().verdict) << layout;
         EXPECT_EQ(score.deciding, p.estimate().deciding) << layout;
         EXPECT_EQ(score.money_per_million_tokens, p.estimate().money_per_million_tokens);

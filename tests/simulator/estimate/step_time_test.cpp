@@ -114,6 +114,26 @@ TEST(DataParallel, GathersOnceIfParametersStayAfterTheForwardPass) {
                 gathered, 1.0);
 }
 
+TEST(DataParallel, CopiesParametersOutOfGatheredUnitsWhereTheStackDoes) {
+    Layout l = layout(1, 1, 32);
+    l.shard = sim::Shard::all;
+    l.reshard = true;
+    sim::StackProfile stack = generic_stack();
+    const auto exposed = [&](bool copies) {
+        stack.states.unit_copies = copies;
+        const Prepared p(scenario(llama_3_8b(), dgx_h100(4), job(8192, 128), stack), l);
+        const auto time = p.data_parallel(p.shapes()[0], 1);
+        return std::pair{time.forward.exposed * p.context().rates.memory_rate,
+                         time.backward.exposed * p.context().rates.memory_rate};
+    };
+    const double parameters = 8030261248.0;
+    const auto with = exposed(true);
+    const auto without = exposed(false);
+    // 16-bit parameters out of the unit in both passes, 16-bit gradients into a 32-bit buffer
+    EXPECT_NEAR(with.first - without.first, 4.0 * parameters, 1e-6 * parameters);
+    EXPECT_NEAR(with.second - without.second, (4.0 + 6.0) * parameters, 1e-6 * parameters);
+}
+
 TEST(DataParallel, KeepsGatheringInsideTheNodeUnderHybridSharding) {
     Layout l = layout(1, 1, 32);
     l.shard = sim::Shard::all;
@@ -147,6 +167,20 @@ TEST(Optimizer, TouchesOnlyItsOwnShardOfTheStates) {
     const double own =
         optimizer_seconds(sharded.context(), l, sharded.parts(), sharded.shapes()[0]);
     EXPECT_NEAR(own * 32.0, all, 1e-9 * all);
+}
+
+TEST(StepTime, CutsMessagesBetweenStagesOverTensorParallelRanks) {
+    const auto result = [](bool cut) {
+        sim::StackProfile stack = generic_stack();
+        stack.tensors.scattered_messages = cut;
+        const Prepared p{scenario(llama_3_8b(), dgx_h100(4), job(8192, 128), stack),
+                         layout(4, 4, 2)};
+        sim::StepScratch scratch;
+        return step_time(p.context(), p.layout(), p.parts(), p.shapes(), {}, 64, scratch);
+    };
+    EXPECT_DOUBLE_EQ(result(true).pp.bytes, result(false).pp.bytes / 4.0);
+    EXPECT_LT(result(true).exposed[sim::TimeKind::pp_comm],
+              result(false).exposed[sim::TimeKind::pp_comm]);
 }
 
 TEST(StepTime, IsBoundByTheLongestStage) {

@@ -9,6 +9,7 @@
 
 #include "simulator/io/file.hpp"
 #include "simulator/io/json.hpp"
+#include "simulator/spec/cluster_check.hpp"
 #include "simulator/units/quantity.hpp"
 #include "tests/support/builders.hpp"
 
@@ -121,6 +122,26 @@ TEST(Catalogue, EverySpellingBelongsToOneDevice) {
         }
         EXPECT_FALSE(device.sources.empty()) << device.name;
     }
+}
+
+TEST(Catalogue, GivesEveryDeviceWhatItsArchitectureReaches) {
+    for (const Device& device : load_devices().value()) {
+        const Result<ComputeProfile> architecture = load_architecture(device.arch);
+        ASSERT_TRUE(architecture) << error_of(architecture);
+        EXPECT_EQ(device.compute.name, architecture->name) << device.name;
+        EXPECT_FALSE(device.compute.matrix_efficiency.source.empty()) << device.name;
+        EXPECT_FALSE(device.compute.flash_2.edge.source.empty()) << device.name;
+    }
+    EXPECT_EQ(load_architecture("hopper")->name, "hopper");
+    EXPECT_EQ(load_architecture("an unknown one")->name, "generic");
+}
+
+TEST(Catalogue, LetsAProductReachLessThanItsArchitecture) {
+    const Device sxm = find_device("A100-SXM-80GB")->value;
+    const Device pcie = find_device("A100-PCIe-80GB")->value;
+    EXPECT_LT(pcie.compute.matrix_efficiency.value, sxm.compute.matrix_efficiency.value);
+    EXPECT_EQ(pcie.compute.flash_2.edge, sxm.compute.flash_2.edge);
+    EXPECT_EQ(pcie.compute.matrix_ramp, sxm.compute.matrix_ramp);
 }
 
 TEST(Catalogue, FindsADeviceWithoutRegardToCase) {
@@ -357,6 +378,20 @@ TEST(Catalogue, ADeviceDescribedInTheClusterWinsAndNeedsAPeak) {
     EXPECT_EQ(scenario->devices[0].memory_visible, own.memory_visible);
     cluster.devices[0].peak_dense.clear();
     EXPECT_EQ(with_cluster(cluster).error().where, "cluster.node_groups[0].node.device");
+}
+
+TEST(Catalogue, ClusterThatTheReadmeShowsIsRead) {
+    const auto readme = read_file(std::string(SHARDPLAN_SOURCE_DIR) + "/topologies/README.md");
+    ASSERT_TRUE(readme) << to_text(readme.error());
+    const std::string fence = "```json\n";
+    const std::size_t begin = readme->find(fence);
+    ASSERT_NE(begin, std::string::npos);
+    const std::size_t start = begin + fence.size();
+    const std::string text = readme->substr(start, readme->find("```", start) - start);
+    const auto cluster = read_described<Cluster>(text, "README.md");
+    ASSERT_TRUE(cluster) << to_text(cluster.error());
+    EXPECT_EQ(device_count(*cluster), 32);
+    EXPECT_TRUE(check_cluster(*cluster, "README.md"));
 }
 
 } // namespace

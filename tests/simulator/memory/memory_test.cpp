@@ -172,6 +172,39 @@ TEST(Memory, OffloadedActivationsLeaveTheDeviceButForTheBlocksAtWork) {
                 0.05);
 }
 
+TEST(Memory, FrozenWeightsAreHeldOnceUnderFullSharding) {
+    Bench bench = llama_on(1);
+    bench.scenario.stack.capabilities.fully_sharded = true;
+    bench.resolved.method.kind = MethodKind::lora;
+    for (const std::string text : {"dp8,mb1,zero2", "dp8,mb1,zero3"}) {
+        const ClassMemory c = bench.classes(text)[0];
+        EXPECT_LT(c.persistent[TensorKind::weights].value(), 2.1 * 8'030'261'248.0 / 8.0 + 1e8)
+            << text;
+    }
+}
+
+TEST(Memory, WrapUnitsLargerThanTheStageKeepNoLessThanItsWeights) {
+    Bench bench = llama_on(4);
+    bench.scenario.stack.capabilities.fully_sharded = true;
+    const auto gathered = [&](const std::string& wrap) {
+        return bench.classes("pp32,dp1,zero3,noreshard,mb1" + wrap)[1]
+            .at_peak[TensorKind::gathered_weights];
+    };
+    EXPECT_EQ(gathered(",wrap=2blocks"), gathered(""));
+    EXPECT_EQ(gathered(",wrap=4blocks"), gathered(""));
+}
+
+TEST(Memory, StatesThatAreNotSplitAreNotSplitOnTheHostEither) {
+    Bench bench = llama_on(1);
+    bench.resolved.optimizer = OptimizerKind::muon;
+    const ClassMemory here = bench.classes("dp8,mb1,zero1")[0];
+    const ClassMemory moved = bench.classes("dp8,mb1,zero1,off=opt:1.0:host")[0];
+    const Bytes states =
+        here.persistent[TensorKind::optimizer_states] + here.persistent[TensorKind::master_weights];
+    EXPECT_EQ(states.value(), 8.0 * 8'030'261'248.0);
+    EXPECT_GE((moved.host - here.host).value(), states.value());
+}
+
 TEST(Memory, HostHoldsWholeStagesWhileLoadingUnlessShardsAreFilledOneByOne) {
     Bench plain = llama_on(1);
     Bench fsdp = llama_on(1);

@@ -91,6 +91,26 @@ TEST(Collective, ReachesHalfTheBandwidthAtTheHalfSize) {
     EXPECT_DOUBLE_EQ(seconds(path, Collective::send_recv, 1e6), 2e6 / 100e9);
 }
 
+TEST(Collective, LosesMoreTimeToLargerMessagesButASmallerShare) {
+    GroupPath path = one_tier(2, 100e9);
+    path.levels[0].half_size = Bytes(1e6);
+    path.levels[0].ramp = 0.5;
+    EXPECT_DOUBLE_EQ(seconds(path, Collective::send_recv, 1e6), 2e6 / 100e9);
+    EXPECT_DOUBLE_EQ(seconds(path, Collective::send_recv, 4e6), 4e6 / 100e9 * 1.5);
+    EXPECT_DOUBLE_EQ(seconds(path, Collective::send_recv, 100e6), 100e6 / 100e9 * 1.1);
+}
+
+TEST(Collective, RampsMoreSlowlyForEveryDoublingOfItsRanks) {
+    const auto lost = [](std::int64_t ranks) {
+        GroupPath path = one_tier(ranks, 100e9);
+        path.levels[0].half_size = Bytes(1e6);
+        const double sent = 1e9 * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+        return seconds(path, Collective::all_gather, 1e9) - sent / 100e9;
+    };
+    EXPECT_NEAR(lost(2), 1e6 / 100e9, 1e-12);
+    EXPECT_NEAR(lost(8), 3e6 / 100e9, 1e-12);
+}
+
 TEST(Collective, CostsNothingAlone) {
     EXPECT_EQ(seconds({}, Collective::all_reduce, 1e9), 0.0);
     EXPECT_EQ(sent_per_rank({}, Collective::all_reduce, Bytes(1e9)).value(), 0.0);

@@ -41,6 +41,16 @@ TEST(GroupPath, OfDataParallelismBesideIt) {
     EXPECT_LE(path.levels[0].per_rank.value(), 50e9);
 }
 
+TEST(GroupPath, SpreadsAMessageOverTheCardsOfADevice) {
+    sim::Cluster cluster = dgx_h100(4);
+    cluster.node_groups[0].node.nics.count = 32;
+    cluster.node_groups[0].node.nics.per_nic.physical = sim::Bandwidth(12.5e9);
+    const GroupPath path = path_of(on(cluster), layout(8, 4, 1), Group::pp);
+    ASSERT_EQ(path.levels.size(), 1U);
+    const double card = 12.5e9 * 0.8; // what the kind of network keeps
+    EXPECT_DOUBLE_EQ(path.levels[0].per_link.value(), 4.0 * card);
+}
+
 TEST(GroupPath, OfAGroupLargerThanANodeHasTwoTiers) {
     const GroupPath path = path_of(on(dgx_h100(4)), layout(2, 1, 16), Group::dp);
     ASSERT_EQ(path.levels.size(), 2U);

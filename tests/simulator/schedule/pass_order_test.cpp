@@ -33,8 +33,7 @@ TEST(PassOrder, RunsEveryPassOnceAndNoBackwardBeforeItsForward) {
                     for (std::int64_t stage = 0; stage < pp; ++stage) {
                         std::set<std::tuple<std::int64_t, std::int64_t>> forward;
                         std::set<std::tuple<std::int64_t, std::int64_t>> backward;
-                        for (const Pass& p :
-                             pass_order(kind, pp, stage, chunks, m)) {
+                        for (const Pass& p : pass_order(kind, pp, stage, chunks, m)) {
                             const auto which = std::make_tuple(p.chunk, p.micro_batch);
                             if (p.forward) {
                                 EXPECT_TRUE(forward.insert(which).second);
@@ -61,9 +60,8 @@ TEST(PassOrder, OneForwardOneBackwardHoldsAsManyAsStagesFollow) {
     for (const std::int64_t pp : {1, 2, 4, 8}) {
         for (const std::int64_t m : {1, 2, 4, 16}) {
             for (std::int64_t stage = 0; stage < pp; ++stage) {
-                EXPECT_EQ(
-                    most_in_flight(pass_order(ScheduleKind::one_f_one_b, pp, stage, 1, m)),
-                    std::min(m, pp - stage));
+                EXPECT_EQ(most_in_flight(pass_order(ScheduleKind::one_f_one_b, pp, stage, 1, m)),
+                          std::min(m, pp - stage));
             }
         }
     }
@@ -91,19 +89,23 @@ TEST(PassOrder, FewerMicroBatchesShowTheSameLiveSets) {
                     std::set<std::map<std::int64_t, std::int64_t>> seen[2];
                     for (const std::int64_t count : {m, few}) {
                         alive.clear();
-                        for (const Pass& p : pass_order(ScheduleKind::interleaved, pp, stage,
-                                                        chunks, count)) {
+                        for (const Pass& p :
+                             pass_order(ScheduleKind::interleaved, pp, stage, chunks, count)) {
                             alive[p.chunk] += p.forward ? 1 : -1;
                             seen[count == m ? 0 : 1].insert(alive);
                         }
                     }
                     // every live set of the long run is covered by one of the short run
                     for (const auto& longer : seen[0]) {
-                        EXPECT_TRUE(std::any_of(seen[1].begin(), seen[1].end(), [&](auto shorter) {
-                            return std::all_of(longer.begin(), longer.end(), [&](const auto& item) {
-                                return shorter[item.first] >= item.second;
-                            });
-                        })) << "pp " << pp << " chunks " << chunks << " m " << m;
+                        EXPECT_TRUE(std::any_of(
+                            seen[1].begin(), seen[1].end(),
+                            [&](auto shorter) {
+                                return std::all_of(longer.begin(), longer.end(),
+                                                   [&](const auto& item) {
+                                                       return shorter[item.first] >= item.second;
+                                                   });
+                            }))
+                            << "pp " << pp << " chunks " << chunks << " m " << m;
                     }
                 }
             }

@@ -331,5 +331,28 @@ TEST(Layout, EveryRuleHasItsOwnNameAndAField) {
     EXPECT_GE(ids.size(), 40U);
 }
 
+TEST(Legality, WarnsWhenNodeGroupsHaveDifferentDevices) {
+    Bench bench(scenario(llama_3_8b(), dgx_h100(1), job(4096, 64)));
+    EXPECT_FALSE(bench.warns("dp8", "mixed-devices"));
+    bench.scenario.devices.push_back(a100_sxm_80gb());
+    EXPECT_TRUE(bench.warns("dp8", "mixed-devices"));
+}
+
+TEST(Legality, WarnsWhenChunksAreNotEqual) {
+    Bench bench(scenario(llama_3_8b(), dgx_h100(1), job(4096, 64)));
+    EXPECT_FALSE(bench.warns("pp4,v2,dp2", "uneven-chunks"));
+    EXPECT_TRUE(bench.warns("pp4,v3,dp2", "uneven-chunks"));
+}
+
+TEST(Legality, RefusesContextParallelismInAPipelineWhereTheStackHasNone) {
+    Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(4096, 64));
+    EXPECT_EQ(Bench(given).broken("pp2,cp2,dp2"), Texts{});
+    given.stack.capabilities.context_with_pipeline = false;
+    Bench bench(given);
+    const Refusal r = bench.refusal("pp2,cp2,dp2", "stack-splits-context-with-pp");
+    EXPECT_EQ(r.field, "cp");
+    EXPECT_EQ(r.nearest, (Texts{"cp1", "pp1"}));
+}
+
 } // namespace
 } // namespace shardplan::sim

@@ -57,6 +57,14 @@ TEST(Resolve, RecordsWhatTheStackDecided) {
     EXPECT_EQ(values(given).gradient, Dtype::fp32);
 }
 
+TEST(Resolve, RunsTheNewestAttentionKernelThatTheStackHolds) {
+    Scenario given = usual();
+    given.stack.newest_attention = AttentionImpl::flash_1;
+    EXPECT_EQ(values(given).attention, AttentionImpl::flash_1);
+    given.stack.attention = AttentionImpl::fused_softmax;
+    EXPECT_EQ(values(given).attention, AttentionImpl::fused_softmax);
+}
+
 TEST(Resolve, TakesTheModelsPositionsForTheSequenceButNotAMillion) {
     Scenario given = usual();
     given.job.sequence.max = 0;
@@ -166,8 +174,8 @@ TEST(Resolve, RunsTheAttentionKernelThatTheStackHasOnTheDevice) {
     sim::StackProfile stack = test::generic_stack();
     stack.attention = sim::AttentionImpl::cudnn;
     const auto kernel = [&](const sim::Cluster& cluster) {
-        const auto resolved = sim::resolve(
-            test::scenario(test::llama_3_8b(), cluster, test::job(4096, 64), stack));
+        const auto resolved =
+            sim::resolve(test::scenario(test::llama_3_8b(), cluster, test::job(4096, 64), stack));
         EXPECT_TRUE(resolved) << sim::to_text(resolved.error());
         return resolved->values.attention;
     };

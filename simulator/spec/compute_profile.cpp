@@ -1,0 +1,66 @@
+#include "simulator/spec/compute_profile.hpp"
+
+namespace shardplan::sim {
+
+void describe(FieldVisitor& v, AttentionRate& x) {
+    field(v,
+          {"forward_efficiency", "forward efficiency",
+           "Matrix work of the forward pass over the dense 16-bit peak."},
+          x.forward_efficiency);
+    field(v,
+          {"backward_efficiency", "backward efficiency",
+           "Matrix work of the backward pass over the dense 16-bit peak."},
+          x.backward_efficiency);
+    field(v,
+          {"exponential", "exponential",
+           "Flops of matrix work that take as long as one exponential."},
+          x.exponential);
+    field(v, {"edge", "edge", "Keys that a block of queries works on beyond those it needs."},
+          x.edge);
+}
+
+void describe(FieldVisitor& v, ComputeProfile& x) {
+    field(v, {"name", "name", "Architecture, as in \"arch\" of a device."}, x.name);
+    field(v, {"note", "note", "What the figures stand on."}, x.note);
+    field(v,
+          {"tile_m", "tile rows", "Rows of the output that one compute unit works on at a time.",
+           false, 1.0, 4096},
+          x.tile_m);
+    field(v,
+          {"tile_n", "tile columns",
+           "Columns of the output that one compute unit works on at a time.", false, 1.0, 4096},
+          x.tile_n);
+    field(v,
+          {"matrix_efficiency", "matrix efficiency",
+           "Large products in 16 bits and more over the dense peak, at the sustained clock."},
+          x.matrix_efficiency);
+    field(v,
+          {"narrow_matrix_efficiency", "narrow matrix efficiency",
+           "Large products in 8 bits and less over the dense peak, at the sustained clock."},
+          x.narrow_matrix_efficiency);
+    field(v,
+          {"matrix_ramp", "matrix ramp",
+           "Elements of the inner dimension a tile takes as long as before its first product."},
+          x.matrix_ramp);
+    field(v, {"kernel_time", "kernel time", "Time one kernel takes beside its work."},
+          x.kernel_time);
+    field(v,
+          {"memory_efficiency", "memory efficiency",
+           "Bandwidth of large element-wise kernels over the sheet bandwidth."},
+          x.memory_efficiency);
+    field(v,
+          {"gather_efficiency", "gather efficiency",
+           "Bandwidth of kernels that sort rows, as tokens to experts, over the sheet bandwidth."},
+          x.gather_efficiency);
+    field(v,
+          {"attention_tail", "attention tail",
+           "Time in which compute units run dry at the end of an attention kernel, as a share of "
+           "its longest block of queries."},
+          x.attention_tail);
+    field(v, {"flash_1", "FlashAttention 1", "What FlashAttention 1 reaches."}, x.flash_1);
+    field(v, {"flash_2", "FlashAttention 2", "What FlashAttention 2 reaches."}, x.flash_2);
+    field(v, {"flash_3", "FlashAttention 3", "What FlashAttention 3 reaches."}, x.flash_3);
+    field(v, {"cudnn", "cuDNN", "What the attention of the vendor's library reaches."}, x.cudnn);
+}
+
+} // namespace shardplan::sim

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "simulator/spec/fields.hpp"
+
+namespace shardplan::sim {
+
+/// What one generation of fused attention kernels reaches on an architecture.
+///
+/// A (query, key) pair costs 2 (qk + v) flops forward and 2 (3 qk + 2 v) backward, and one
+/// exponential each; a block of queries works on `edge` keys more than it needs. Source: Dao 2023
+/// (arXiv 2307.08691), section 3; Shah et al. 2024 (arXiv 2407.08608), section 3.
+struct AttentionRate {
+    Constant forward_efficiency;  ///< of the dense 16-bit peak, matrix work of the forward pass
+    Constant backward_efficiency; ///< the same, backward
+    Constant exponential;         ///< flops of matrix work that take as long as one exponential
+    Constant edge;                ///< keys
+
+    friend bool operator==(const AttentionRate&, const AttentionRate&) = default;
+};
+
+/// What the libraries of an architecture reach, whatever the software stack, as Constants. One data
+/// file per architecture ("hopper", "ampere"); a device file overrides what differs for the product
+/// (power limit). A Constant without a source is not stated: then nothing is lost.
+struct ComputeProfile {
+    std::string name;
+    std::string note;
+    std::int64_t tile_m = 128;  ///< rows of the output that one compute unit works on at a time
+    std::int64_t tile_n = 128;  ///< its columns
+    Constant matrix_efficiency; ///< of the dense peak, large 16-bit products, sustained
+    Constant narrow_matrix_efficiency; ///< the same, formats of 8 bits and less
+    Constant matrix_ramp;       ///< elements of k a tile takes as long as before its first product
+    Constant kernel_time;       ///< seconds one kernel takes beside its work
+    Constant memory_efficiency; ///< of the sheet bandwidth, large element-wise kernels
+    Constant gather_efficiency; ///< the same, kernels that sort rows (tokens to experts and back)
+    Constant attention_tail;    ///< of the longest block of queries, while units run dry at the end
+    AttentionRate flash_1;
+    AttentionRate flash_2;
+    AttentionRate flash_3;
+    AttentionRate cudnn;
+
+    friend bool operator==(const ComputeProfile&, const ComputeProfile&) = default;
+};
+
+/// The value, or `otherwise` where nobody states one.
+inline double value_or(const Constant& constant, double otherwise) {
+    return constant.source.empty() ? otherwise : constant.value;
+}
+
+void describe(FieldVisitor& v, AttentionRate& x);
+void describe(FieldVisitor& v, ComputeProfile& x);
+
+} // namespace shardplan::sim

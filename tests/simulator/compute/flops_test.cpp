@@ -1,0 +1,36 @@
+#include "simulator/compute/flops.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/builders.hpp"
+
+namespace shardplan::sim {
+namespace {
+
+Resolved resolved_for(MethodKind method) {
+    Job job = test::job(8192, 8);
+    job.method.kind = method;
+    const auto resolved = resolve(test::scenario(test::llama_3_8b(), test::dgx_h100(1), job));
+    EXPECT_TRUE(resolved) << to_text(resolved.error());
+    return resolved->values;
+}
+
+// Llama-3-8B: 6 x 7 504 658 432 parameters of products and 12 x 32 x 4096 x 8192 per token.
+TEST(Flops, AreSixPerParameterAndTwelvePerLayerWidthAndToken) {
+    const double tokens = 8.0 * 8192.0;
+    const double products = 8'030'261'248.0 - 128256.0 * 4096.0 - 65.0 * 4096.0;
+    const double scores = 12.0 * 32.0 * 4096.0 * 8192.0;
+    EXPECT_NEAR(model_flops_per_step(test::llama_3_8b(), resolved_for(MethodKind::full)).value(),
+                tokens * (6.0 * products + scores), 1e6);
+}
+
+TEST(Flops, FrozenWeightsHaveNoGradient) {
+    const double tokens = 8.0 * 8192.0;
+    const double products = 8'030'261'248.0 - 128256.0 * 4096.0 - 65.0 * 4096.0;
+    const double scores = 12.0 * 32.0 * 4096.0 * 8192.0;
+    EXPECT_NEAR(model_flops_per_step(test::llama_3_8b(), resolved_for(MethodKind::lora)).value(),
+                tokens * (4.0 * products + scores), 1e6);
+}
+
+} // namespace
+} // namespace shardplan::sim
