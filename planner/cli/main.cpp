@@ -35,6 +35,8 @@ struct Everything {
     EstimateOptions estimate;
     PlanOptions plan;
     ExplainOptions explain;
+    DiffOptions diff;
+    SweepOptions sweep;
     ValidateOptions validate;
     std::function<int(const Console&)> verb;
 };
@@ -229,6 +231,57 @@ void add_explainers(CLI::App& app, Everything& all) {
     });
 }
 
+void add_analysts(CLI::App& app, Everything& all) {
+    CLI::App* diff = add_verb(app, all, "diff", "two plans term by term, largest change first",
+                              "  shardplan diff a.shardplan.json b.shardplan.json\n"
+                              "  shardplan diff plan.shardplan.json --plan-b 3\n"
+                              "With one file: its first plan against its second, or --plan-b.\n");
+    diff->add_option("a", all.diff.a, "what `plan -o` or `estimate -o` wrote")->required();
+    diff->add_option("b", all.diff.b, "another such file");
+    diff->add_option("--plan-a", all.diff.plan_a, "which plan of the first file, from 1")
+        ->default_str("1");
+    diff->add_option("--plan-b", all.diff.plan_b, "which plan of the second file");
+    diff->callback([&all] {
+        all.verb = [&all](const Console& console) { return run_diff(all.diff, console); };
+    });
+}
+
+/// Asks for a plan file, or model and cluster by flag.
+void need_subject(const std::string& verb, const std::string& document,
+                  const ScenarioOptions& scenario) {
+    if (document.empty() && (scenario.model.empty() || scenario.cluster.empty())) {
+        throw CLI::ValidationError(verb, "give a plan file, or --model and --cluster");
+    }
+}
+
+void add_sweep(CLI::App& app, Everything& all) {
+    CLI::App* sweep = add_verb(
+        app, all, "sweep", "one or two inputs varied: table, CSV or a page with plots",
+        "  shardplan sweep -m llama-3-70b -c dgx-h100 \\\n"
+        "      --over gpus=64..4096,job.sequence=4096,8192 --report sweep.html\n"
+        "  shardplan sweep -m llama-3-8b -c dgx-h100 -g 64 --layout tp2,sp,mb1,zero1 --csv \\\n"
+        "      --over \"cluster.node_groups[0].node.nics.per_nic.physical=50..800 Gbit/s\"\n"
+        "  shardplan sweep plan.shardplan.json --layout plan \\\n"
+        "      --over stack.time.dp_overlap=0..1:0.25\n"
+        "Any input can be swept, by the path that --set takes; `gpus` is the size of the cluster.\n"
+        "a..b doubles, a..b:c adds c, a..b:x3 multiplies. Without --layout the best layout is "
+        "found\n"
+        "at each point. A batch given in sequences keeps its tokens when the sequence changes.\n");
+    sweep->add_option("plan-file", all.sweep.document, "what `plan -o` wrote");
+    sweep->add_option("--plan", all.sweep.plan, "which plan of the file, from 1")->default_str("1");
+    sweep->add_option("--over", all.sweep.over, "inputs and values: INPUT=VALUES[,INPUT=VALUES]")
+        ->required();
+    sweep->add_option("--layout,-l", all.sweep.layout,
+                      "layout of every point; `plan`: that of the file; else planned at each");
+    sweep->add_flag("--csv", all.sweep.csv, "print comma-separated values");
+    sweep->add_option("--report", all.sweep.report, "write a page with plots")->type_name("FILE");
+    add_scenario(sweep, all.sweep.scenario, false);
+    sweep->callback([&all] {
+        need_subject("sweep", all.sweep.document, all.sweep.scenario);
+        all.verb = [&all](const Console& console) { return run_sweep(all.sweep, console); };
+    });
+}
+
 /// What is wrong with a command line, in our words where they say more than the parser's.
 sim::Error explain(const CLI::App& app, const std::vector<std::string>& arguments,
                    const std::string& parser_says) {
@@ -292,6 +345,8 @@ int main(int argc, char** argv) {
     add_planners(app, all);
     add_readers(app, all);
     add_explainers(app, all);
+    add_analysts(app, all);
+    add_sweep(app, all);
 
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     Console console{std::cout, std::cerr};

@@ -82,6 +82,23 @@ struct ExplainOptions {
     std::int64_t depth = 0; ///< levels shown; 0 = all
 };
 
+struct DiffOptions {
+    std::string a;           ///< plan file
+    std::string b;           ///< plan file; empty: another plan of `a`
+    std::int64_t plan_a = 1; ///< which plan of `a`, from 1
+    std::int64_t plan_b = 0; ///< which plan of `b`; 0: the first, or the second of one file
+};
+
+struct SweepOptions {
+    std::string document; ///< a plan file; or empty, and the scenario is given
+    std::int64_t plan = 1;
+    ScenarioOptions scenario;
+    std::string over;   ///< "gpus=64..4096,job.sequence=4096,8192"
+    std::string layout; ///< of every point; "plan": that of the file; empty: planned at each
+    bool csv = false;
+    std::string report; ///< HTML file to write
+};
+
 struct ValidateOptions {
     std::string runs;
     std::vector<std::string> by;

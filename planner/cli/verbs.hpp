@@ -18,6 +18,10 @@ int run_estimate(const EstimateOptions& options, const Console& console);
 int run_plan(const PlanOptions& options, const Console& console);
 /// The tree under one figure.
 int run_explain(const ExplainOptions& options, const Console& console);
+/// Two plans term by term.
+int run_diff(const DiffOptions& options, const Console& console);
+/// One or two inputs varied. "No": no point fits.
+int run_sweep(const SweepOptions& options, const Console& console);
 /// Published runs predicted and compared.
 int run_validate(const ValidateOptions& options, const Console& console);
 
