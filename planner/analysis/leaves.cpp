@@ -154,8 +154,7 @@ bool exists(const std::vector<Leaf>& leaves, const std::string& path) {
 
 /// The leaf that a path without its last step stands for; empty: none.
 std::string completed(const std::vector<Leaf>& leaves, const std::string& path) {
-    for (const char* last :
-         {"", ".measured", ".achievable", ".physical", ".value", ".max", ".sequences", ".kind"}) {
+    for (const char* last : {"", ".physical", ".value", ".max", ".sequences", ".kind"}) {
         if (exists(leaves, path + last)) {
             return path + last;
         }

@@ -54,8 +54,8 @@ std::string setting_text(const Leaf& leaf, double value);
 
 /// The full path that a short one stands for: "job.sequence" is "job.sequence.max",
 /// "device.memory_bandwidth" is that of every device, "fabric.infiniband.step_latency" is the
-/// Constant of that profile, "stack.time.launch" its value. Among physical, achievable and measured
-/// bandwidths a path without the last step means the one in use. Errors: no such field, with the
+/// Constant of that profile, "stack.time.launch" its value, "....nics.per_nic" the physical
+/// bandwidth. Errors: no such field, with the
 /// nearest path; `where` begins the Error.
 sim::Result<std::vector<std::string>> full_paths(const std::vector<Leaf>& leaves,
                                                  std::string_view path, std::string_view where);

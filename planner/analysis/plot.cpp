@@ -27,7 +27,10 @@ public:
                 highest = std::max(highest, y.value_or(0.0));
             }
         }
-        ticks_ = axis_ticks(highest);
+        ticks_ = axis_ticks(highest / plot.y_unit);
+        for (double& tick : ticks_) {
+            tick *= plot.y_unit;
+        }
     }
 
     [[nodiscard]] double x(std::size_t i) const { return x_[i]; }

@@ -30,6 +30,7 @@ struct Plot {
     std::vector<double> x;
     std::vector<PlotSeries> series; ///< at most plot_series_most
     std::function<std::string(double)> y_text;
+    double y_unit = 1.0; ///< ticks are round numbers of it
 };
 
 /// The figure, without anything around it. Nothing where no series has a value.

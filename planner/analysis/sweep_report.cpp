@@ -106,6 +106,7 @@ Plot plot_of(const Sweep& sweep, const Figure& figure) {
     plot.x_texts = axis.values;
     plot.x = axis.numbers;
     plot.y_text = figure.text;
+    plot.y_unit = figure.memory ? 0x1p30 : 1.0;
     PlotSeries limit;
     limit.dashed = true;
     for (const std::size_t second : lines_of(sweep)) {

@@ -46,15 +46,47 @@ sim::Status widen_range(sim::Scenario& scenario, const std::string& path, const 
     return sim::detail::apply_setting(fields, constant + (below ? ".lo" : ".hi"), value, where);
 }
 
+/// What software reaches of a link follows its physical bandwidth. `before`: the leaves before it
+/// changed.
+sim::Status scale_siblings(sim::Scenario& scenario, const std::vector<Leaf>& before,
+                           const std::string& path, std::string_view where) {
+    constexpr std::string_view last = "physical";
+    const Leaf* old = find_leaf(before, path);
+    if (old == nullptr || path.size() <= last.size() ||
+        path.compare(path.size() - last.size(), last.size(), last) != 0 || !(old->value > 0.0)) {
+        return sim::Done{};
+    }
+    const auto leaves = leaves_of(scenario);
+    const double factor = find_leaf(leaves, path)->value / old->value;
+    const std::string stem = path.substr(0, path.size() - last.size());
+    for (const char* sibling : {"achievable", "measured"}) {
+        const Leaf* leaf = find_leaf(leaves, stem + sibling);
+        if (leaf == nullptr) {
+            continue;
+        }
+        sim::FieldsOf<sim::Scenario> fields(scenario);
+        const auto status = sim::detail::apply_setting(
+            fields, leaf->path, setting_text(*leaf, leaf->value * factor), where);
+        if (!status) {
+            return status;
+        }
+    }
+    return sim::Done{};
+}
+
 sim::Status set_field(sim::Scenario& scenario, const std::vector<std::string>& paths,
                       const std::string& value, std::string_view where) {
+    const auto before = leaves_of(scenario);
     for (const std::string& path : paths) {
         sim::FieldsOf<sim::Scenario> fields(scenario);
         if (const auto status = sim::detail::apply_setting(fields, path, value, where); !status) {
             return status;
         }
-        if (const auto status = widen_range(scenario, path, value, where); !status) {
-            return status;
+        for (const sim::Status& status : {widen_range(scenario, path, value, where),
+                                          scale_siblings(scenario, before, path, where)}) {
+            if (!status) {
+                return status;
+            }
         }
     }
     return sim::Done{};
@@ -93,28 +125,27 @@ sim::Status refresh_hardware(sim::Scenario& scenario, const sim::Scenario& base,
     return sim::Done{};
 }
 
-sim::Status check_parts(const sim::Scenario& scenario, std::string_view where) {
-    if (const auto status = sim::check_model(scenario.model, where); !status) {
-        return status;
-    }
-    for (const sim::Status& status :
-         {sim::check_cluster(scenario.cluster, where), sim::check_job(scenario.job, where),
-          sim::check_stack(scenario.stack, where)}) {
-        if (!status) {
-            return status;
+/// Checks what changed; the rest was accepted before.
+sim::Status check_changes(const sim::Scenario& scenario, const sim::Scenario& base,
+                          std::string_view where) {
+    sim::Status status = sim::Done{};
+    const auto check = [&](bool changed, const auto& run) {
+        if (status && changed) {
+            status = run();
         }
-    }
+    };
+    check(scenario.model != base.model, [&] { return sim::check_model(scenario.model, where); });
+    check(scenario.cluster != base.cluster,
+          [&] { return sim::check_cluster(scenario.cluster, where); });
+    check(scenario.job != base.job, [&] { return sim::check_job(scenario.job, where); });
+    check(scenario.stack != base.stack, [&] { return sim::check_stack(scenario.stack, where); });
     for (const sim::Device& device : scenario.devices) {
-        if (const auto status = sim::check_device(device, where); !status) {
-            return status;
-        }
+        check(scenario.devices != base.devices, [&] { return sim::check_device(device, where); });
     }
     for (const sim::FabricProfile& fabric : scenario.fabrics) {
-        if (const auto status = sim::check_fabric(fabric, where); !status) {
-            return status;
-        }
+        check(scenario.fabrics != base.fabrics, [&] { return sim::check_fabric(fabric, where); });
     }
-    return sim::Done{};
+    return status;
 }
 
 /// The batch after the sequence or the devices changed.
@@ -190,7 +221,7 @@ sim::Result<sim::Scenario> vary(const sim::Scenario& base, std::span<const Field
     if (const auto status = keep_batch(out, base, rules, batch_set); !status) {
         return status.error();
     }
-    if (const auto status = check_parts(out, where); !status) {
+    if (const auto status = check_changes(out, base, where); !status) {
         return status.error();
     }
     return out;

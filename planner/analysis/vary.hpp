@@ -32,8 +32,11 @@ struct VaryRules {
     BatchRule batch;
 };
 
-/// Applies settings: the devices first, then the cluster, then the rest. The result has passed the
-/// checks of its parts. Errors: no such field, a bad value, a contradiction; `where` begins them.
+/// Applies settings: the devices first, then the cluster, then the rest. A new physical bandwidth
+/// takes the achievable and the measured one beside it along, in proportion: another link that
+/// software uses as well as this one. A Constant may leave its plausible range. The result has
+/// passed the checks of its parts. Errors: no such field, a bad value, a contradiction; `where`
+/// begins them.
 sim::Result<sim::Scenario> vary(const sim::Scenario& base, std::span<const FieldSetting> settings,
                                 const VaryRules& rules, std::string_view where);
 

@@ -37,6 +37,7 @@ struct Everything {
     ExplainOptions explain;
     DiffOptions diff;
     SweepOptions sweep;
+    SensitivityOptions sensitivity;
     ValidateOptions validate;
     std::function<int(const Console&)> verb;
 };
@@ -282,6 +283,38 @@ void add_sweep(CLI::App& app, Everything& all) {
     });
 }
 
+void add_sensitivity(CLI::App& app, Everything& all) {
+    SensitivityOptions& o = all.sensitivity;
+    CLI::App* verb = add_verb(
+        app, all, "sensitivity", "which inputs decide the step, and what a target would need",
+        "  shardplan sensitivity plan.shardplan.json --by 20%\n"
+        "  shardplan sensitivity -m llama-3-70b -c dgx-h100 -g 64 --layout tp8,sp,pp4,mb1,zero1\n"
+        "  shardplan sensitivity plan.shardplan.json --efficiency 0.8 \\\n"
+        "      --solve \"cluster.node_groups[0].node.nics.per_nic.physical\"\n"
+        "  shardplan sensitivity plan.shardplan.json --target mfu=0.5\n"
+        "Targets: efficiency (share of the step not spent waiting for communication), mfu,\n"
+        "step=\"2 s\", tokens/s=1e6, tokens/s/gpu=1200. Without --solve: every input that could "
+        "do\n"
+        "it alone. Exit code 1: the target is out of reach.\n");
+    verb->add_option("plan-file", o.document, "what `plan -o` wrote");
+    verb->add_option("--plan", o.plan, "which plan of the file, from 1")->default_str("1");
+    verb->add_option("--layout,-l", o.layout, "another layout; without a file the best one");
+    verb->add_option("--by", o.by, "how far each input swings")->default_str("10%");
+    verb->add_option("--target", o.target, "figure to reach, as in mfu=0.5");
+    verb->add_option("--efficiency", o.efficiency, "the same as --target efficiency=SHARE")
+        ->type_name("SHARE");
+    verb->add_option("--solve", o.solve, "the input that shall reach it")->type_name("PATH");
+    verb->add_flag("--all", o.all, "every input, not only the largest");
+    add_scenario(verb, o.scenario, false);
+    verb->callback([&all] {
+        const SensitivityOptions& given = all.sensitivity;
+        need_subject("sensitivity", given.document, given.scenario);
+        all.verb = [&all](const Console& console) {
+            return run_sensitivity(all.sensitivity, console);
+        };
+    });
+}
+
 /// What is wrong with a command line, in our words where they say more than the parser's.
 sim::Error explain(const CLI::App& app, const std::vector<std::string>& arguments,
                    const std::string& parser_says) {
@@ -347,6 +380,7 @@ int main(int argc, char** argv) {
     add_explainers(app, all);
     add_analysts(app, all);
     add_sweep(app, all);
+    add_sensitivity(app, all);
 
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     Console console{std::cout, std::cerr};

@@ -99,6 +99,18 @@ struct SweepOptions {
     std::string report; ///< HTML file to write
 };
 
+struct SensitivityOptions {
+    std::string document; ///< a plan file; or empty, and the scenario is given
+    std::int64_t plan = 1;
+    ScenarioOptions scenario;
+    std::string layout; ///< empty: that of the file, or the best one
+    std::string by = "10%";
+    std::string target;     ///< "mfu=0.5"
+    std::string efficiency; ///< "0.8": the same as a target efficiency=0.8
+    std::string solve;      ///< the input a target is solved for; empty: every one
+    bool all = false;       ///< every row
+};
+
 struct ValidateOptions {
     std::string runs;
     std::vector<std::string> by;

@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include "planner/cli/inputs.hpp"
+#include "planner/search/plan.hpp"
 #include "simulator/io/document.hpp"
+#include "simulator/units/in_quotes.hpp"
+#include "simulator/units/text.hpp"
 
 namespace shardplan::plan::cli {
 namespace {
@@ -57,6 +60,40 @@ sim::Result<Study> study_from(const std::string& document, std::int64_t plan,
         out.batch = default_batch;
     }
     return out;
+}
+
+sim::Result<bool> find_layout(Study& study) {
+    if (!study.layout.empty()) {
+        return true;
+    }
+    const auto evaluator = sim::Evaluator::make(study.scenario);
+    if (!evaluator) {
+        return evaluator.error();
+    }
+    SearchOptions search;
+    search.top = 1;
+    search.objective = study.scenario.job.objective;
+    const PlanSet set = plan(*evaluator, search);
+    if (set.plans.empty()) {
+        return false;
+    }
+    study.layout = set.plans.front().text;
+    return true;
+}
+
+sim::Result<double> share_from(const std::string& text, std::string_view where) {
+    const bool is_percent = !text.empty() && text.back() == '%';
+    const std::string_view digits =
+        std::string_view(text).substr(0, text.size() - (is_percent ? 1 : 0));
+    const auto number = sim::parse_quantity(digits, sim::Dimension::scalar, where);
+    if (!number) {
+        return number.error();
+    }
+    if (!(*number > 0.0)) {
+        return sim::Error{sim::ErrorCode::bad_input, std::string(where),
+                          sim::in_quotes(text) + " is no share", "write for example 10% or 0.1"};
+    }
+    return is_percent ? *number / 100.0 : *number;
 }
 
 // Only the program's own standard error can be a terminal; tests write to strings.

@@ -25,6 +25,12 @@ struct Study {
 sim::Result<Study> study_from(const std::string& document, std::int64_t plan,
                               const ScenarioOptions& options, const std::string& layout);
 
+/// Gives the study the best layout where it has none. False: nothing fits.
+sim::Result<bool> find_layout(Study& study);
+
+/// A share: "0.1" or "10%". Errors: not a number above 0, and `where`.
+sim::Result<double> share_from(const std::string& text, std::string_view where);
+
 /// A bar on a terminal; nothing elsewhere.
 class ProgressBar final : public ProgressSink {
 public:

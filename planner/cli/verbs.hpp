@@ -22,6 +22,8 @@ int run_explain(const ExplainOptions& options, const Console& console);
 int run_diff(const DiffOptions& options, const Console& console);
 /// One or two inputs varied. "No": no point fits.
 int run_sweep(const SweepOptions& options, const Console& console);
+/// Swings of every input, or what an input must be for a target. "No": the target is out of reach.
+int run_sensitivity(const SensitivityOptions& options, const Console& console);
 /// Published runs predicted and compared.
 int run_validate(const ValidateOptions& options, const Console& console);
 
