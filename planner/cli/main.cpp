@@ -36,6 +36,7 @@ struct Everything {
     PlanOptions plan;
     ExplainOptions explain;
     DiffOptions diff;
+    FitOptions fit;
     SweepOptions sweep;
     SensitivityOptions sensitivity;
     ValidateOptions validate;
@@ -283,6 +284,27 @@ void add_sweep(CLI::App& app, Everything& all) {
     });
 }
 
+void add_fit(CLI::App& app, Everything& all) {
+    CLI::App* fit =
+        add_verb(app, all, "fit", "the smallest machine per method, and what turns the verdict",
+                 "  shardplan fit -m qwen2.5-32b -c 8xrtx4090-pcie --sequence 8192\n"
+                 "  shardplan fit -m llama-3-70b -c dgx-h100 --method full\n"
+                 "  shardplan fit -m llama-3-70b -c dgx-h100 -g 16 --method full\n"
+                 "  shardplan fit -m llama-3-8b -c dgx-a100 -g 8 --layout zero3,mb4\n"
+                 "Without --method: full training, with an 8-bit optimizer, LoRA and QLoRA. With "
+                 "--gpus: what\n"
+                 "turns the verdict there, else on the machine one step below the smallest.\n"
+                 "Exit code 0: it fits or nearly; 1: it does not.\n");
+    add_scenario(fit, all.fit.scenario, true);
+    fit->add_option("--layout,-l", all.fit.layout, "the layout that single changes start from");
+    fit->add_option("--max-gpus", all.fit.max_gpus, "the largest machine tried")
+        ->type_name("N")
+        ->default_str("16384");
+    fit->callback([&all] {
+        all.verb = [&all](const Console& console) { return run_fit(all.fit, console); };
+    });
+}
+
 void add_sensitivity(CLI::App& app, Everything& all) {
     SensitivityOptions& o = all.sensitivity;
     CLI::App* verb = add_verb(
@@ -379,6 +401,7 @@ int main(int argc, char** argv) {
     add_readers(app, all);
     add_explainers(app, all);
     add_analysts(app, all);
+    add_fit(app, all);
     add_sweep(app, all);
     add_sensitivity(app, all);
 

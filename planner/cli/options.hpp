@@ -111,6 +111,12 @@ struct SensitivityOptions {
     bool all = false;       ///< every row
 };
 
+struct FitOptions {
+    ScenarioOptions scenario; ///< gpus: the machine whose verdict is looked into
+    std::string layout;       ///< the base of single changes
+    std::int64_t max_gpus = 16384;
+};
+
 struct ValidateOptions {
     std::string runs;
     std::vector<std::string> by;

@@ -24,6 +24,9 @@ int run_diff(const DiffOptions& options, const Console& console);
 int run_sweep(const SweepOptions& options, const Console& console);
 /// Swings of every input, or what an input must be for a target. "No": the target is out of reach.
 int run_sensitivity(const SensitivityOptions& options, const Console& console);
+/// The smallest machine per method, and what turns the verdict. "No": the job does not fit on the
+/// devices named, or on any.
+int run_fit(const FitOptions& options, const Console& console);
 /// Published runs predicted and compared.
 int run_validate(const ValidateOptions& options, const Console& console);
 
