@@ -14,7 +14,7 @@ namespace shardplan::plan {
 
 /// The values of one input.
 struct SweepAxis {
-    std::string path; ///< "gpus", or as in full_paths
+    std::string path; ///< as in FieldSetting
     std::vector<std::string> values;
     std::vector<double> numbers; ///< of the values, in base units; empty: names, not numbers
     sim::Dimension dimension = sim::Dimension::scalar;

@@ -99,6 +99,9 @@ sim::Result<std::vector<std::string>> range_of(std::string_view text, std::strin
 
 /// What the values are as numbers, where they are numbers.
 sim::Status read_numbers(SweepAxis& axis, const sim::Scenario& base, std::string_view where) {
+    if (axis.path == "model" || axis.path == "cluster" || axis.path == "stack") {
+        return sim::Done{}; // names
+    }
     if (axis.path != "gpus") {
         const auto leaves = leaves_of(base);
         const auto paths = full_paths(leaves, axis.path, where);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "planner/import/load_model.hpp"
 #include "simulator/io/setting.hpp"
 #include "simulator/spec/cluster_check.hpp"
 #include "simulator/spec/model_check.hpp"
@@ -177,27 +178,99 @@ sim::Status keep_batch(sim::Scenario& scenario, const sim::Scenario& base, const
 
 } // namespace
 
+namespace {
+
+bool is_whole(std::string_view path) {
+    return path == "model" || path == "cluster" || path == "stack";
+}
+
+/// Another model, cluster or stack in the place of this one.
+sim::Status replace_part(sim::Scenario& scenario, const FieldSetting& setting,
+                         std::string_view where) {
+    const auto failed = [&](sim::Error error) {
+        error.where = where;
+        return sim::Status(std::move(error));
+    };
+    if (setting.path == "model") {
+        auto model = load_model(setting.value);
+        if (!model) {
+            return failed(model.error());
+        }
+        scenario.model = std::move(model->model);
+    } else if (setting.path == "stack") {
+        auto stack = sim::load_stack(setting.value);
+        if (!stack) {
+            return failed(stack.error());
+        }
+        scenario.stack = std::move(*stack);
+    } else {
+        auto cluster = sim::load_cluster(setting.value);
+        if (!cluster) {
+            return failed(cluster.error());
+        }
+        auto cut =
+            sim::resize(std::move(cluster->value), sim::device_count(scenario.cluster), where);
+        if (!cut) {
+            return cut.error();
+        }
+        scenario.cluster = std::move(*cut);
+    }
+    return sim::Done{};
+}
+
+/// The parts that are replaced whole, then the number of devices.
+sim::Status replace_parts(sim::Scenario& scenario, std::span<const FieldSetting> settings,
+                          std::string_view where) {
+    const FieldSetting* gpus = nullptr;
+    for (const FieldSetting& setting : settings) {
+        gpus = setting.path == "gpus" ? &setting : gpus;
+    }
+    if (gpus != nullptr) {
+        const auto devices = devices_from(gpus->value, where);
+        if (!devices) {
+            return devices.error();
+        }
+        // A cluster that comes in whole is cut to this number, not to that of the one before.
+        for (const FieldSetting& setting : settings) {
+            if (setting.path == "cluster") {
+                scenario.cluster.node_groups.resize(1);
+                scenario.cluster.node_groups.front().count = *devices;
+                scenario.cluster.node_groups.front().node.devices = 1;
+            }
+        }
+    }
+    for (const FieldSetting& setting : settings) {
+        if (is_whole(setting.path)) {
+            if (const auto status = replace_part(scenario, setting, where); !status) {
+                return status;
+            }
+        }
+    }
+    if (gpus != nullptr) {
+        auto cluster =
+            sim::resize(std::move(scenario.cluster), *devices_from(gpus->value, where), where);
+        if (!cluster) {
+            return cluster.error();
+        }
+        scenario.cluster = std::move(*cluster);
+    }
+    return sim::Done{};
+}
+
+} // namespace
+
 sim::Result<sim::Scenario> vary(const sim::Scenario& base, std::span<const FieldSetting> settings,
                                 const VaryRules& rules, std::string_view where) {
     sim::Scenario out = base;
     bool batch_set = false;
-    for (const FieldSetting& setting : settings) {
-        if (setting.path == "gpus") {
-            const auto devices = devices_from(setting.value, where);
-            if (!devices) {
-                return devices.error();
-            }
-            auto cluster = sim::resize(std::move(out.cluster), *devices, where);
-            if (!cluster) {
-                return cluster.error();
-            }
-            out.cluster = std::move(*cluster);
-        }
+    if (const auto status = replace_parts(out, settings, where); !status) {
+        return status.error();
     }
     // The cluster first: it decides which devices and fabrics there are.
     for (const bool cluster_turn : {true, false}) {
         for (const FieldSetting& setting : settings) {
-            if (setting.path == "gpus" || begins(setting.path, "cluster") != cluster_turn) {
+            if (setting.path == "gpus" || is_whole(setting.path) ||
+                begins(setting.path, "cluster") != cluster_turn) {
                 continue;
             }
             const auto paths = full_paths(leaves_of(out), setting.path, where);

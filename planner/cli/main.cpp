@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "planner/analysis/validate.hpp"
+#include "planner/cli/completion.hpp"
+#include "planner/cli/help.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/units/in_quotes.hpp"
 #include "simulator/units/nearest.hpp"
@@ -37,6 +39,8 @@ struct Everything {
     ExplainOptions explain;
     DiffOptions diff;
     FitOptions fit;
+    CalendarOptions calendar;
+    std::string shell;
     SweepOptions sweep;
     SensitivityOptions sensitivity;
     ValidateOptions validate;
@@ -106,12 +110,32 @@ void add_scenario(CLI::App* app, ScenarioOptions& options, bool needed) {
     add_sets(app, options.sets, "job.sequence.max=8192");
 }
 
+/// Losses of a whole run, each with its flag.
+void add_losses(CLI::App* app, LossOptions& losses) {
+    const char* group = "The whole run (needs --tokens)";
+    const auto add = [&](const char* flag, std::string& target, const char* doc) {
+        app->add_option(flag, target, doc)->type_name("VALUE")->group(group);
+    };
+    add("--mttf", losses.mean_time_to_failure, "mean time to failure of one node: \"6000 h\"");
+    add("--checkpoint-time", losses.checkpoint_time, "how long one checkpoint stops training");
+    add("--checkpoint-interval", losses.checkpoint_interval, "training between checkpoints");
+    add("--restart", losses.restart, "from a stop to the first new step: \"10 min\"");
+    add("--requeue", losses.requeue, "waiting for nodes after a stop");
+    add("--queue", losses.queue, "waiting before the first step");
+    add("--planned", losses.planned, "share lost to maintenance and evaluation: 5%");
+    add("--power-overhead", losses.power_overhead, "energy of the building over the devices: 1.2");
+}
+
 CLI::App* add_verb(CLI::App& app, Everything& all, const std::string& name,
                    const std::string& summary, const std::string& examples) {
     CLI::App* verb = app.add_subcommand(name, summary);
     verb->footer("\nExamples:\n" + examples);
     add_common(verb, all.common);
     return verb;
+}
+
+CLI::App* add_verb(CLI::App& app, Everything& all, const VerbHelp& help) {
+    return add_verb(app, all, help.name, help.summary, help.examples);
 }
 
 void add_readers(CLI::App& app, Everything& all) {
@@ -162,6 +186,7 @@ void add_planners(CLI::App& app, Everything& all) {
         "Exit code 0: something fits; 1: nothing does; 2: the input is wrong.\n");
     add_scenario(plan, all.plan.scenario, true);
     plan->add_option("--top", all.plan.top, "plans to show")->type_name("K")->default_str("10");
+    add_losses(plan, all.plan.losses);
     plan->add_option("--objective", all.plan.objective, "time, cost or headroom");
     plan->add_option("-o,--output", all.plan.output, "write the plans to a file; - for stdout")
         ->type_name("FILE");
@@ -180,6 +205,7 @@ void add_planners(CLI::App& app, Everything& all) {
         "wrong.\n");
     add_scenario(estimate, all.estimate.scenario, true);
     estimate->add_option("--layout,-l", all.estimate.layout, "text form of the layout")->required();
+    add_losses(estimate, all.estimate.losses);
     estimate->add_option("-o,--output", all.estimate.output, "write a plan file; - for stdout")
         ->type_name("FILE");
     estimate->callback([&all] {
@@ -234,10 +260,7 @@ void add_explainers(CLI::App& app, Everything& all) {
 }
 
 void add_analysts(CLI::App& app, Everything& all) {
-    CLI::App* diff = add_verb(app, all, "diff", "two plans term by term, largest change first",
-                              "  shardplan diff a.shardplan.json b.shardplan.json\n"
-                              "  shardplan diff plan.shardplan.json --plan-b 3\n"
-                              "With one file: its first plan against its second, or --plan-b.\n");
+    CLI::App* diff = add_verb(app, all, help::diff);
     diff->add_option("a", all.diff.a, "what `plan -o` or `estimate -o` wrote")->required();
     diff->add_option("b", all.diff.b, "another such file");
     diff->add_option("--plan-a", all.diff.plan_a, "which plan of the first file, from 1")
@@ -257,18 +280,7 @@ void need_subject(const std::string& verb, const std::string& document,
 }
 
 void add_sweep(CLI::App& app, Everything& all) {
-    CLI::App* sweep = add_verb(
-        app, all, "sweep", "one or two inputs varied: table, CSV or a page with plots",
-        "  shardplan sweep -m llama-3-70b -c dgx-h100 \\\n"
-        "      --over gpus=64..4096,job.sequence=4096,8192 --report sweep.html\n"
-        "  shardplan sweep -m llama-3-8b -c dgx-h100 -g 64 --layout tp2,sp,mb1,zero1 --csv \\\n"
-        "      --over \"cluster.node_groups[0].node.nics.per_nic.physical=50..800 Gbit/s\"\n"
-        "  shardplan sweep plan.shardplan.json --layout plan \\\n"
-        "      --over stack.time.dp_overlap=0..1:0.25\n"
-        "Any input can be swept, by the path that --set takes; `gpus` is the size of the cluster.\n"
-        "a..b doubles, a..b:c adds c, a..b:x3 multiplies. Without --layout the best layout is "
-        "found\n"
-        "at each point. A batch given in sequences keeps its tokens when the sequence changes.\n");
+    CLI::App* sweep = add_verb(app, all, help::sweep);
     sweep->add_option("plan-file", all.sweep.document, "what `plan -o` wrote");
     sweep->add_option("--plan", all.sweep.plan, "which plan of the file, from 1")->default_str("1");
     sweep->add_option("--over", all.sweep.over, "inputs and values: INPUT=VALUES[,INPUT=VALUES]")
@@ -285,16 +297,7 @@ void add_sweep(CLI::App& app, Everything& all) {
 }
 
 void add_fit(CLI::App& app, Everything& all) {
-    CLI::App* fit =
-        add_verb(app, all, "fit", "the smallest machine per method, and what turns the verdict",
-                 "  shardplan fit -m qwen2.5-32b -c 8xrtx4090-pcie --sequence 8192\n"
-                 "  shardplan fit -m llama-3-70b -c dgx-h100 --method full\n"
-                 "  shardplan fit -m llama-3-70b -c dgx-h100 -g 16 --method full\n"
-                 "  shardplan fit -m llama-3-8b -c dgx-a100 -g 8 --layout zero3,mb4\n"
-                 "Without --method: full training, with an 8-bit optimizer, LoRA and QLoRA. With "
-                 "--gpus: what\n"
-                 "turns the verdict there, else on the machine one step below the smallest.\n"
-                 "Exit code 0: it fits or nearly; 1: it does not.\n");
+    CLI::App* fit = add_verb(app, all, help::fit);
     add_scenario(fit, all.fit.scenario, true);
     fit->add_option("--layout,-l", all.fit.layout, "the layout that single changes start from");
     fit->add_option("--max-gpus", all.fit.max_gpus, "the largest machine tried")
@@ -305,19 +308,23 @@ void add_fit(CLI::App& app, Everything& all) {
     });
 }
 
+void add_calendar(CLI::App& app, Everything& all) {
+    CLI::App* verb = add_verb(app, all, help::calendar);
+    verb->add_option("plan-file", all.calendar.document, "what `plan -o` wrote");
+    verb->add_option("--plan", all.calendar.plan, "which plan of the file, from 1")
+        ->default_str("1");
+    verb->add_option("--layout,-l", all.calendar.layout, "another layout");
+    add_losses(verb, all.calendar.losses);
+    add_scenario(verb, all.calendar.scenario, false);
+    verb->callback([&all] {
+        need_subject("calendar", all.calendar.document, all.calendar.scenario);
+        all.verb = [&all](const Console& console) { return run_calendar(all.calendar, console); };
+    });
+}
+
 void add_sensitivity(CLI::App& app, Everything& all) {
     SensitivityOptions& o = all.sensitivity;
-    CLI::App* verb = add_verb(
-        app, all, "sensitivity", "which inputs decide the step, and what a target would need",
-        "  shardplan sensitivity plan.shardplan.json --by 20%\n"
-        "  shardplan sensitivity -m llama-3-70b -c dgx-h100 -g 64 --layout tp8,sp,pp4,mb1,zero1\n"
-        "  shardplan sensitivity plan.shardplan.json --efficiency 0.8 \\\n"
-        "      --solve \"cluster.node_groups[0].node.nics.per_nic.physical\"\n"
-        "  shardplan sensitivity plan.shardplan.json --target mfu=0.5\n"
-        "Targets: efficiency (share of the step not spent waiting for communication), mfu,\n"
-        "step=\"2 s\", tokens/s=1e6, tokens/s/gpu=1200. Without --solve: every input that could "
-        "do\n"
-        "it alone. Exit code 1: the target is out of reach.\n");
+    CLI::App* verb = add_verb(app, all, help::sensitivity);
     verb->add_option("plan-file", o.document, "what `plan -o` wrote");
     verb->add_option("--plan", o.plan, "which plan of the file, from 1")->default_str("1");
     verb->add_option("--layout,-l", o.layout, "another layout; without a file the best one");
@@ -333,6 +340,42 @@ void add_sensitivity(CLI::App& app, Everything& all) {
         need_subject("sensitivity", given.document, given.scenario);
         all.verb = [&all](const Console& console) {
             return run_sensitivity(all.sensitivity, console);
+        };
+    });
+}
+
+/// The table of verbs as the parser knows it.
+std::vector<CompletedVerb> verb_table(const CLI::App& app) {
+    std::vector<CompletedVerb> out;
+    for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+        CompletedVerb row{verb->get_name(), verb->get_description(), {}, {}};
+        for (const CLI::Option* option : verb->get_options()) {
+            if (option->get_lnames().empty()) {
+                row.positionals.push_back(value_kind_of(option->get_name(true)));
+                continue;
+            }
+            const bool alone = option->get_items_expected_max() == 0;
+            for (const std::string& name : option->get_lnames()) {
+                row.flags.push_back({"--" + name, option->get_description(),
+                                     alone ? ValueKind::none : value_kind_of("--" + name)});
+            }
+        }
+        out.push_back(std::move(row));
+    }
+    return out;
+}
+
+void add_completion(CLI::App& app, Everything& all) {
+    CLI::App* verb = add_verb(app, all, help::completion);
+    verb->add_option("shell", all.shell, "bash, zsh or fish")->required();
+    verb->callback([&app, &all] {
+        all.verb = [&app, &all](const Console& console) {
+            const auto script = completion_script(verb_table(app), all.shell);
+            if (!script) {
+                return fail(console, script.error());
+            }
+            console.out << (console.json ? verb_table_json(verb_table(app)) : *script);
+            return exit_code::yes;
         };
     });
 }
@@ -395,6 +438,7 @@ int main(int argc, char** argv) {
     app.footer(
         "\nStart with:\n"
         "  shardplan plan --model llama-3-70b --cluster dgx-h100 --gpus 512\n"
+        "  shardplan fit --model llama-3-70b --cluster dgx-h100\n"
         "  shardplan list models\n"
         "  shardplan VERB --help\n");
     add_planners(app, all);
@@ -402,8 +446,10 @@ int main(int argc, char** argv) {
     add_explainers(app, all);
     add_analysts(app, all);
     add_fit(app, all);
+    add_calendar(app, all);
     add_sweep(app, all);
     add_sensitivity(app, all);
+    add_completion(app, all);
 
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     Console console{std::cout, std::cerr};

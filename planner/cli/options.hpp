@@ -60,10 +60,23 @@ struct ListOptions {
     std::string what; ///< models, clusters, devices, stacks, jobs, features
 };
 
+/// Losses of a whole run, as typed; empty: the cluster's or the usual ones.
+struct LossOptions {
+    std::string mean_time_to_failure; ///< "6000 h", of one node
+    std::string checkpoint_time;      ///< "30 s"
+    std::string checkpoint_interval;  ///< "1 h"
+    std::string restart;              ///< "10 min"
+    std::string requeue;
+    std::string queue;
+    std::string planned;        ///< "5%"
+    std::string power_overhead; ///< "1.2"
+};
+
 struct EstimateOptions {
     ScenarioOptions scenario;
     std::string layout;
     std::string output; ///< document to write; "-": standard output; empty: none
+    LossOptions losses = {};
 };
 
 struct PlanOptions {
@@ -71,6 +84,7 @@ struct PlanOptions {
     std::int64_t top = 10;
     std::string objective; ///< empty: the job's
     std::string output;
+    LossOptions losses = {};
 };
 
 struct ExplainOptions {
@@ -115,6 +129,14 @@ struct FitOptions {
     ScenarioOptions scenario; ///< gpus: the machine whose verdict is looked into
     std::string layout;       ///< the base of single changes
     std::int64_t max_gpus = 16384;
+};
+
+struct CalendarOptions {
+    std::string document; ///< a plan file; or empty, and the scenario is given
+    std::int64_t plan = 1;
+    ScenarioOptions scenario;
+    std::string layout; ///< empty: that of the file, or the best one
+    LossOptions losses = {};
 };
 
 struct ValidateOptions {

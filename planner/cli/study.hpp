@@ -20,8 +20,9 @@ struct Study {
     [[nodiscard]] VaryRules rules() const { return {&catalogue, batch}; }
 };
 
-/// From a plan file, or from flags where `document` is empty. `layout` wins over that of the file.
-/// Errors: `where` is the flag or file.
+/// From a plan file with the fields of the job, the size and the settings that flags change, or
+/// from flags alone where `document` is empty. `layout` wins over that of the file. Errors: `where`
+/// is the flag or file.
 sim::Result<Study> study_from(const std::string& document, std::int64_t plan,
                               const ScenarioOptions& options, const std::string& layout);
 

@@ -27,6 +27,8 @@ int run_sensitivity(const SensitivityOptions& options, const Console& console);
 /// The smallest machine per method, and what turns the verdict. "No": the job does not fit on the
 /// devices named, or on any.
 int run_fit(const FitOptions& options, const Console& console);
+/// Days, losses, cost and energy of the whole run. "No": the layout does not fit.
+int run_calendar(const CalendarOptions& options, const Console& console);
 /// Published runs predicted and compared.
 int run_validate(const ValidateOptions& options, const Console& console);
 

@@ -177,6 +177,23 @@ TEST(SweepVerb, InputWithoutEffectIsNamed) {
     EXPECT_NE(answer.err.find("no effect"), std::string::npos) << answer.err;
 }
 
+TEST(SweepVerb, ClustersAndStacksAreSweptByName) {
+    const Answer answer =
+        run_verb(run_sweep, small_sweep("cluster=dgx-a100,dgx-h100,gpus=8,16", "tp2,sp,mb1,zero1"),
+                 {.json = true});
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    const sim::JsonValue points = *parsed(answer.out).find("points");
+    ASSERT_EQ(points.size(), 4U);
+    EXPECT_EQ(number(points.at(3), "devices"), 16.0);
+    EXPECT_GT(number(points.at(0), "step_s"), number(points.at(2), "step_s")) << "A100 and H100";
+    const Answer stacks =
+        run_verb(run_sweep, small_sweep("stack=megatron-core,no-such-stack", "tp2,sp,mb1,zero1"),
+                 {.json = true});
+    const sim::JsonValue two = *parsed(stacks.out).find("points");
+    EXPECT_EQ(text(two.at(0), "verdict"), "fits");
+    EXPECT_EQ(text(two.at(1), "verdict"), "no input");
+}
+
 TEST(SweepVerb, CsvHasAHeaderAndOneLineOfTheSameWidthPerPoint) {
     SweepOptions options = small_sweep("gpus=8..32,job.sequence=2048,4096");
     options.csv = true;
