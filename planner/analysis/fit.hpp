@@ -52,7 +52,8 @@ struct Flip {
 
 struct Flips {
     Machine base;
-    std::vector<Flip> flips; ///< those that turn the verdict first, by price; then the nearest to it
+    /// Those that turn the verdict first, by price; then the nearest to it.
+    std::vector<Flip> flips;
 };
 
 struct FitRequest {

@@ -107,10 +107,9 @@ sim::Status read_numbers(SweepAxis& axis, const sim::Scenario& base, std::string
         const auto paths = full_paths(leaves, axis.path, where);
         if (!paths) {
             // A list or an absent field can be set all the same; then values are names.
-            sim::Scenario copy = base;
             const auto set =
-                vary(copy, std::vector{FieldSetting{axis.path, axis.values.front()}}, {}, where);
-            return set ? sim::Status(sim::Done{}) : sim::Status(paths.error());
+                vary(base, std::vector{FieldSetting{axis.path, axis.values.front()}}, {}, where);
+            return set ? sim::Status(sim::Done{}) : sim::Status(set.error());
         }
         const Leaf* leaf = find_leaf(leaves, paths->front());
         if (leaf->kind != LeafKind::integer && leaf->kind != LeafKind::number) {

@@ -278,7 +278,8 @@ sim::Result<sim::Scenario> vary(const sim::Scenario& base, std::span<const Field
                 // Not a leaf that exists: a list, an absent optional field, a key of a map.
                 if (const auto status = set_field(out, {setting.path}, setting.value, where);
                     !status) {
-                    return paths.error();
+                    const bool unknown = status.error().code == sim::ErrorCode::not_found;
+                    return unknown ? paths.error() : status.error();
                 }
             } else if (const auto status = set_field(out, *paths, setting.value, where); !status) {
                 return status.error();

@@ -13,8 +13,8 @@
 /// The same scenario with a few inputs changed, and what one layout costs under it.
 namespace shardplan::plan {
 
-/// One input and the text of its new value. `path` as in full_paths; "gpus"; or "model", "cluster" or
-/// "stack" with a name or file, which replaces it whole (the cluster is cut to as many devices).
+/// One input and the text of its new value. `path` as in full_paths; "gpus"; or "model", "cluster"
+/// or "stack" with a name or file, which replaces it whole (the cluster is cut to as many devices).
 struct FieldSetting {
     std::string path;
     std::string value;

@@ -113,6 +113,19 @@ void say_if_flat(const Console& console, const Sweep& sweep) {
     }
 }
 
+/// The layout of a plan file says dp, which is left to follow the devices of each point.
+std::string without_dp(const std::string& layout) {
+    std::string out;
+    for (std::size_t begin = 0; begin < layout.size();) {
+        const std::size_t end = std::min(layout.find(',', begin), layout.size());
+        const std::string term = layout.substr(begin, end - begin);
+        const bool is_dp = term.rfind("dp", 0) == 0;
+        out += is_dp ? "" : (out.empty() ? "" : ",") + term;
+        begin = end + 1;
+    }
+    return out;
+}
+
 /// The scenario before the sweep. Its devices are those of the first point where they are swept.
 ScenarioOptions base_options(const SweepOptions& options) {
     ScenarioOptions out = options.scenario;
@@ -135,9 +148,7 @@ int run_sweep(const SweepOptions& options, const Console& console) {
     }
     ProgressBar bar(console);
     SweepRequest request;
-    // The layout of a plan file says dp, which no other number of devices has: it counts when
-    // asked.
-    request.layout = options.layout == "plan" ? study->layout : options.layout;
+    request.layout = options.layout == "plan" ? without_dp(study->layout) : options.layout;
     request.objective = study->scenario.job.objective;
     request.progress = &bar;
     const Sweep result = sweep(study->scenario, std::move(*axes), study->rules(), request);

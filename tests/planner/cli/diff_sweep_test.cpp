@@ -194,6 +194,20 @@ TEST(SweepVerb, ClustersAndStacksAreSweptByName) {
     EXPECT_EQ(text(two.at(1), "verdict"), "no input");
 }
 
+TEST(SweepVerb, LayoutOfAPlanFileFollowsTheDevicesWithItsDp) {
+    const TemporaryFile file("sweep-plan.shardplan.json", "");
+    write_estimate_file(file, "tp2,sp,mb1,zero1");
+    SweepOptions options;
+    options.document = file.path();
+    options.layout = "plan";
+    options.over = "gpus=16,32";
+    const Answer answer = run_verb(run_sweep, options, {.json = true});
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    const sim::JsonValue points = *parsed(answer.out).find("points");
+    EXPECT_EQ(text(points.at(0), "layout"), "tp2,sp,dp8,mb1,zero1");
+    EXPECT_EQ(text(points.at(1), "layout"), "tp2,sp,dp16,mb1,zero1");
+}
+
 TEST(SweepVerb, CsvHasAHeaderAndOneLineOfTheSameWidthPerPoint) {
     SweepOptions options = small_sweep("gpus=8..32,job.sequence=2048,4096");
     options.csv = true;
@@ -257,6 +271,13 @@ TEST(SweepAxes, RangesDoubleAddOrMultiply) {
     EXPECT_EQ(values("gpus=1..100:x10"), (Texts{"1", "10", "100"}));
     EXPECT_EQ(values("gpus=8,16..64:x2"), (Texts{"8", "16", "32", "64"}));
     EXPECT_EQ(values("device.memory_bandwidth=1..4 TB/s"), (Texts{"1 TB/s", "2 TB/s", "4 TB/s"}));
+}
+
+TEST(SweepVerb, BadValueOfAListSaysTheValueAndNotThatTheInputIsMissing) {
+    const Answer answer = run_verb(run_sweep, small_sweep("job.constraints.micro_batch=abc"));
+    EXPECT_EQ(answer.code, 2);
+    EXPECT_NE(answer.err.find("abc"), std::string::npos) << answer.err;
+    EXPECT_EQ(answer.err.find("no input"), std::string::npos) << answer.err;
 }
 
 TEST(SweepAxes, NonsenseIsRefused) {
