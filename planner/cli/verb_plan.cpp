@@ -7,6 +7,7 @@
 #include "planner/cli/inputs.hpp"
 #include "planner/cli/layout_input.hpp"
 #include "planner/cli/present.hpp"
+#include "planner/cli/present_calendar.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "planner/search/plan.hpp"
@@ -219,7 +220,7 @@ void write_counts(sim::JsonWriter& json, const PlanSet& set) {
 }
 
 void write_json(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
-                const std::vector<Ranked>& ranking) {
+                const std::vector<Ranked>& ranking, const std::optional<Calendar>& calendar) {
     sim::JsonWriter json;
     json.begin_object();
     write_scenario_summary(json, evaluator);
@@ -230,6 +231,7 @@ void write_json(const Console& console, const sim::Evaluator& evaluator, const P
         json.end_object();
     }
     json.end_array();
+    write_calendar(json, calendar);
     write_counts(json, set);
     std::vector<sim::Warning> warnings;
     if (!ranking.empty()) {
@@ -241,7 +243,7 @@ void write_json(const Console& console, const sim::Evaluator& evaluator, const P
 }
 
 void print_text(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
-                const std::vector<Ranked>& ranking) {
+                const std::vector<Ranked>& ranking, const std::optional<Calendar>& calendar) {
     if (ranking.empty()) {
         print_no_plan(console, evaluator, set);
     } else {
@@ -249,6 +251,7 @@ void print_text(const Console& console, const sim::Evaluator& evaluator, const P
         print_first_screen(console, evaluator, {best.plan->text, best.estimate});
         print_ranking(console, ranking);
     }
+    print_calendar(console, calendar);
     print_counts(console, set);
     if (!ranking.empty()) {
         const Ranked& best = ranking.front();
@@ -313,6 +316,15 @@ int run_plan(const PlanOptions& options, const Console& console) {
     search.objective = evaluator->scenario().job.objective;
     const PlanSet set = plan(*evaluator, search);
     const auto ranking = rank(set, *evaluator, search.objective);
+    std::optional<Calendar> calendar;
+    if (!ranking.empty()) {
+        auto whole_run =
+            calendar_from(options.losses, evaluator->scenario(), ranking.front().estimate);
+        if (!whole_run) {
+            return fail(console, whole_run.error());
+        }
+        calendar = std::move(*whole_run);
+    }
     if (!options.output.empty() && !ranking.empty()) {
         const auto status = write_plan(options.output, document_of(*evaluator, ranking), console);
         if (!status) {
@@ -322,9 +334,9 @@ int run_plan(const PlanOptions& options, const Console& console) {
     // "-o -" has already filled standard output, unless there was nothing to write.
     const bool taken = options.output == "-" && !ranking.empty();
     if (console.json && !taken) {
-        write_json(console, *evaluator, set, ranking);
+        write_json(console, *evaluator, set, ranking, calendar);
     } else if (!taken) {
-        print_text(console, *evaluator, set, ranking);
+        print_text(console, *evaluator, set, ranking, calendar);
     }
     return ranking.empty() ? console.no() : exit_code::yes;
 }
