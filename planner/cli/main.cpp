@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "planner/analysis/validate.hpp"
+#include "planner/cli/completion.hpp"
+#include "planner/cli/help.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/units/in_quotes.hpp"
 #include "simulator/units/nearest.hpp"
@@ -35,6 +37,12 @@ struct Everything {
     EstimateOptions estimate;
     PlanOptions plan;
     ExplainOptions explain;
+    DiffOptions diff;
+    FitOptions fit;
+    CalendarOptions calendar;
+    std::string shell;
+    SweepOptions sweep;
+    SensitivityOptions sensitivity;
     ValidateOptions validate;
     std::function<int(const Console&)> verb;
 };
@@ -102,12 +110,32 @@ void add_scenario(CLI::App* app, ScenarioOptions& options, bool needed) {
     add_sets(app, options.sets, "job.sequence.max=8192");
 }
 
+/// Losses of a whole run, each with its flag.
+void add_losses(CLI::App* app, LossOptions& losses) {
+    const char* group = "The whole run (needs --tokens)";
+    const auto add = [&](const char* flag, std::string& target, const char* doc) {
+        app->add_option(flag, target, doc)->type_name("VALUE")->group(group);
+    };
+    add("--mttf", losses.mean_time_to_failure, "mean time to failure of one node: \"6000 h\"");
+    add("--checkpoint-time", losses.checkpoint_time, "how long one checkpoint stops training");
+    add("--checkpoint-interval", losses.checkpoint_interval, "training between checkpoints");
+    add("--restart", losses.restart, "from a stop to the first new step: \"10 min\"");
+    add("--requeue", losses.requeue, "waiting for nodes after a stop");
+    add("--queue", losses.queue, "waiting before the first step");
+    add("--planned", losses.planned, "share lost to maintenance and evaluation: 5%");
+    add("--power-overhead", losses.power_overhead, "energy of the building over the devices: 1.2");
+}
+
 CLI::App* add_verb(CLI::App& app, Everything& all, const std::string& name,
                    const std::string& summary, const std::string& examples) {
     CLI::App* verb = app.add_subcommand(name, summary);
     verb->footer("\nExamples:\n" + examples);
     add_common(verb, all.common);
     return verb;
+}
+
+CLI::App* add_verb(CLI::App& app, Everything& all, const VerbHelp& help) {
+    return add_verb(app, all, help.name, help.summary, help.examples);
 }
 
 void add_readers(CLI::App& app, Everything& all) {
@@ -158,6 +186,7 @@ void add_planners(CLI::App& app, Everything& all) {
         "Exit code 0: something fits; 1: nothing does; 2: the input is wrong.\n");
     add_scenario(plan, all.plan.scenario, true);
     plan->add_option("--top", all.plan.top, "plans to show")->type_name("K")->default_str("10");
+    add_losses(plan, all.plan.losses);
     plan->add_option("--objective", all.plan.objective, "time, cost or headroom");
     plan->add_option("-o,--output", all.plan.output, "write the plans to a file; - for stdout")
         ->type_name("FILE");
@@ -176,6 +205,7 @@ void add_planners(CLI::App& app, Everything& all) {
         "wrong.\n");
     add_scenario(estimate, all.estimate.scenario, true);
     estimate->add_option("--layout,-l", all.estimate.layout, "text form of the layout")->required();
+    add_losses(estimate, all.estimate.losses);
     estimate->add_option("-o,--output", all.estimate.output, "write a plan file; - for stdout")
         ->type_name("FILE");
     estimate->callback([&all] {
@@ -226,6 +256,127 @@ void add_explainers(CLI::App& app, Everything& all) {
     validate->add_flag("--notes", all.validate.notes, "with --json: what each row assumed");
     validate->callback([&all] {
         all.verb = [&all](const Console& console) { return run_validate(all.validate, console); };
+    });
+}
+
+void add_analysts(CLI::App& app, Everything& all) {
+    CLI::App* diff = add_verb(app, all, help::diff);
+    diff->add_option("a", all.diff.a, "what `plan -o` or `estimate -o` wrote")->required();
+    diff->add_option("b", all.diff.b, "another such file");
+    diff->add_option("--plan-a", all.diff.plan_a, "which plan of the first file, from 1")
+        ->default_str("1");
+    diff->add_option("--plan-b", all.diff.plan_b, "which plan of the second file");
+    diff->callback([&all] {
+        all.verb = [&all](const Console& console) { return run_diff(all.diff, console); };
+    });
+}
+
+/// Asks for a plan file, or model and cluster by flag.
+void need_subject(const std::string& verb, const std::string& document,
+                  const ScenarioOptions& scenario) {
+    if (document.empty() && (scenario.model.empty() || scenario.cluster.empty())) {
+        throw CLI::ValidationError(verb, "give a plan file, or --model and --cluster");
+    }
+}
+
+void add_sweep(CLI::App& app, Everything& all) {
+    CLI::App* sweep = add_verb(app, all, help::sweep);
+    sweep->add_option("plan-file", all.sweep.document, "what `plan -o` wrote");
+    sweep->add_option("--plan", all.sweep.plan, "which plan of the file, from 1")->default_str("1");
+    sweep->add_option("--over", all.sweep.over, "inputs and values: INPUT=VALUES[,INPUT=VALUES]")
+        ->required();
+    sweep->add_option("--layout,-l", all.sweep.layout,
+                      "layout of every point; `plan`: that of the file; else planned at each");
+    sweep->add_flag("--csv", all.sweep.csv, "print comma-separated values");
+    sweep->add_option("--report", all.sweep.report, "write a page with plots")->type_name("FILE");
+    add_scenario(sweep, all.sweep.scenario, false);
+    sweep->callback([&all] {
+        need_subject("sweep", all.sweep.document, all.sweep.scenario);
+        all.verb = [&all](const Console& console) { return run_sweep(all.sweep, console); };
+    });
+}
+
+void add_fit(CLI::App& app, Everything& all) {
+    CLI::App* fit = add_verb(app, all, help::fit);
+    add_scenario(fit, all.fit.scenario, true);
+    fit->add_option("--layout,-l", all.fit.layout, "the layout that single changes start from");
+    fit->add_option("--max-gpus", all.fit.max_gpus, "the largest machine tried")
+        ->type_name("N")
+        ->default_str("16384");
+    fit->callback([&all] {
+        all.verb = [&all](const Console& console) { return run_fit(all.fit, console); };
+    });
+}
+
+void add_calendar(CLI::App& app, Everything& all) {
+    CLI::App* verb = add_verb(app, all, help::calendar);
+    verb->add_option("plan-file", all.calendar.document, "what `plan -o` wrote");
+    verb->add_option("--plan", all.calendar.plan, "which plan of the file, from 1")
+        ->default_str("1");
+    verb->add_option("--layout,-l", all.calendar.layout, "another layout");
+    add_losses(verb, all.calendar.losses);
+    add_scenario(verb, all.calendar.scenario, false);
+    verb->callback([&all] {
+        need_subject("calendar", all.calendar.document, all.calendar.scenario);
+        all.verb = [&all](const Console& console) { return run_calendar(all.calendar, console); };
+    });
+}
+
+void add_sensitivity(CLI::App& app, Everything& all) {
+    SensitivityOptions& o = all.sensitivity;
+    CLI::App* verb = add_verb(app, all, help::sensitivity);
+    verb->add_option("plan-file", o.document, "what `plan -o` wrote");
+    verb->add_option("--plan", o.plan, "which plan of the file, from 1")->default_str("1");
+    verb->add_option("--layout,-l", o.layout, "another layout; without a file the best one");
+    verb->add_option("--by", o.by, "how far each input swings")->default_str("10%");
+    verb->add_option("--target", o.target, "figure to reach, as in mfu=0.5");
+    verb->add_option("--efficiency", o.efficiency, "the same as --target efficiency=SHARE")
+        ->type_name("SHARE");
+    verb->add_option("--solve", o.solve, "the input that shall reach it")->type_name("PATH");
+    verb->add_flag("--all", o.all, "every input, not only the largest");
+    add_scenario(verb, o.scenario, false);
+    verb->callback([&all] {
+        const SensitivityOptions& given = all.sensitivity;
+        need_subject("sensitivity", given.document, given.scenario);
+        all.verb = [&all](const Console& console) {
+            return run_sensitivity(all.sensitivity, console);
+        };
+    });
+}
+
+/// The table of verbs as the parser knows it.
+std::vector<CompletedVerb> verb_table(const CLI::App& app) {
+    std::vector<CompletedVerb> out;
+    for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+        CompletedVerb row{verb->get_name(), verb->get_description(), {}, {}};
+        for (const CLI::Option* option : verb->get_options()) {
+            if (option->get_lnames().empty()) {
+                row.positionals.push_back(value_kind_of(option->get_name(true)));
+                continue;
+            }
+            const bool alone = option->get_items_expected_max() == 0;
+            for (const std::string& name : option->get_lnames()) {
+                row.flags.push_back({"--" + name, option->get_description(),
+                                     alone ? ValueKind::none : value_kind_of("--" + name)});
+            }
+        }
+        out.push_back(std::move(row));
+    }
+    return out;
+}
+
+void add_completion(CLI::App& app, Everything& all) {
+    CLI::App* verb = add_verb(app, all, help::completion);
+    verb->add_option("shell", all.shell, "bash, zsh or fish")->required();
+    verb->callback([&app, &all] {
+        all.verb = [&app, &all](const Console& console) {
+            const auto script = completion_script(verb_table(app), all.shell);
+            if (!script) {
+                return fail(console, script.error());
+            }
+            console.out << (console.json ? verb_table_json(verb_table(app)) : *script);
+            return exit_code::yes;
+        };
     });
 }
 
@@ -287,11 +438,18 @@ int main(int argc, char** argv) {
     app.footer(
         "\nStart with:\n"
         "  shardplan plan --model llama-3-70b --cluster dgx-h100 --gpus 512\n"
+        "  shardplan fit --model llama-3-70b --cluster dgx-h100\n"
         "  shardplan list models\n"
         "  shardplan VERB --help\n");
     add_planners(app, all);
     add_readers(app, all);
     add_explainers(app, all);
+    add_analysts(app, all);
+    add_fit(app, all);
+    add_calendar(app, all);
+    add_sweep(app, all);
+    add_sensitivity(app, all);
+    add_completion(app, all);
 
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     Console console{std::cout, std::cerr};

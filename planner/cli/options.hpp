@@ -60,10 +60,23 @@ struct ListOptions {
     std::string what; ///< models, clusters, devices, stacks, jobs, features
 };
 
+/// Losses of a whole run, as typed; empty: the cluster's or the usual ones.
+struct LossOptions {
+    std::string mean_time_to_failure; ///< "6000 h", of one node
+    std::string checkpoint_time;      ///< "30 s"
+    std::string checkpoint_interval;  ///< "1 h"
+    std::string restart;              ///< "10 min"
+    std::string requeue;
+    std::string queue;
+    std::string planned;        ///< "5%"
+    std::string power_overhead; ///< "1.2"
+};
+
 struct EstimateOptions {
     ScenarioOptions scenario;
     std::string layout;
     std::string output; ///< document to write; "-": standard output; empty: none
+    LossOptions losses = {};
 };
 
 struct PlanOptions {
@@ -71,6 +84,7 @@ struct PlanOptions {
     std::int64_t top = 10;
     std::string objective; ///< empty: the job's
     std::string output;
+    LossOptions losses = {};
 };
 
 struct ExplainOptions {
@@ -80,6 +94,49 @@ struct ExplainOptions {
     std::string layout;
     std::string term = "memory";
     std::int64_t depth = 0; ///< levels shown; 0 = all
+};
+
+struct DiffOptions {
+    std::string a;           ///< plan file
+    std::string b;           ///< plan file; empty: another plan of `a`
+    std::int64_t plan_a = 1; ///< which plan of `a`, from 1
+    std::int64_t plan_b = 0; ///< which plan of `b`; 0: the first, or the second of one file
+};
+
+struct SweepOptions {
+    std::string document; ///< a plan file; or empty, and the scenario is given
+    std::int64_t plan = 1;
+    ScenarioOptions scenario;
+    std::string over;   ///< "gpus=64..4096,job.sequence=4096,8192"
+    std::string layout; ///< of every point; "plan": that of the file; empty: planned at each
+    bool csv = false;
+    std::string report; ///< HTML file to write
+};
+
+struct SensitivityOptions {
+    std::string document; ///< a plan file; or empty, and the scenario is given
+    std::int64_t plan = 1;
+    ScenarioOptions scenario;
+    std::string layout; ///< empty: that of the file, or the best one
+    std::string by = "10%";
+    std::string target;     ///< "mfu=0.5"
+    std::string efficiency; ///< "0.8": the same as a target efficiency=0.8
+    std::string solve;      ///< the input a target is solved for; empty: every one
+    bool all = false;       ///< every row
+};
+
+struct FitOptions {
+    ScenarioOptions scenario; ///< gpus: the machine whose verdict is looked into
+    std::string layout;       ///< the base of single changes
+    std::int64_t max_gpus = 16384;
+};
+
+struct CalendarOptions {
+    std::string document; ///< a plan file; or empty, and the scenario is given
+    std::int64_t plan = 1;
+    ScenarioOptions scenario;
+    std::string layout; ///< empty: that of the file, or the best one
+    LossOptions losses = {};
 };
 
 struct ValidateOptions {

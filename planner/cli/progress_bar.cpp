@@ -19,8 +19,10 @@ constexpr const char* wipe = "\r\x1b[K";
 
 } // namespace
 
-ProgressBar::ProgressBar(std::ostream& out, bool active)
-    : out_(out), active_(active), next_(std::chrono::steady_clock::now() + before_first) {}
+ProgressBar::ProgressBar(const Console& console)
+    : out_(console.err),
+      active_(&console.err == &std::cerr && isatty(STDERR_FILENO) != 0),
+      next_(std::chrono::steady_clock::now() + before_first) {}
 
 ProgressBar::~ProgressBar() {
     if (drawn_) {
@@ -41,10 +43,6 @@ void ProgressBar::report(const Progress& progress) {
          << fmt::format("{} [{}{}] {:3.0f} % {}", progress.phase, std::string(filled, '='),
                         std::string(width - filled, ' '), 100.0 * fraction, progress.message)
          << std::flush;
-}
-
-bool is_error_terminal(const std::ostream& out) {
-    return &out == &std::cerr && isatty(STDERR_FILENO) != 0;
 }
 
 } // namespace shardplan::plan::cli

@@ -3,15 +3,16 @@
 #include <chrono>
 #include <ostream>
 
+#include "planner/cli/console.hpp"
 #include "planner/search/progress.hpp"
 
 namespace shardplan::plan::cli {
 
 /// A bar on one line of a terminal, drawn over itself and wiped at the end. Nothing is drawn for
-/// work that is done before anyone would wonder, nor where `active` is false.
+/// work that is done before anyone would wonder, nor where standard error is no terminal.
 class ProgressBar final : public ProgressSink {
 public:
-    ProgressBar(std::ostream& out, bool active);
+    explicit ProgressBar(const Console& console);
     ~ProgressBar() override;
     ProgressBar(const ProgressBar&) = delete;
     ProgressBar& operator=(const ProgressBar&) = delete;
@@ -24,8 +25,5 @@ private:
     bool drawn_ = false;
     std::chrono::steady_clock::time_point next_;
 };
-
-/// Is `out` the terminal behind standard error?
-bool is_error_terminal(const std::ostream& out);
 
 } // namespace shardplan::plan::cli

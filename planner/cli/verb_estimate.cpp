@@ -3,6 +3,7 @@
 #include "planner/cli/inputs.hpp"
 #include "planner/cli/layout_input.hpp"
 #include "planner/cli/present.hpp"
+#include "planner/cli/present_calendar.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/document.hpp"
 
@@ -28,7 +29,7 @@ int refuse(const Console& console, const sim::Evaluator& evaluator, const std::s
 }
 
 void print(const Console& console, const sim::Evaluator& evaluator, const sim::Layout& layout,
-           const Shown& shown) {
+           const Shown& shown, const std::optional<Calendar>& calendar) {
     const auto warnings = all_warnings(evaluator, layout, shown.estimate);
     if (console.json) {
         sim::JsonWriter json;
@@ -36,6 +37,7 @@ void print(const Console& console, const sim::Evaluator& evaluator, const sim::L
         write_scenario_summary(json, evaluator);
         json.key("estimate");
         write_estimate(json, shown);
+        write_calendar(json, calendar);
         write_notes(json, all_assumptions(evaluator), warnings);
         json.end_object();
         console.out << json.str();
@@ -45,6 +47,7 @@ void print(const Console& console, const sim::Evaluator& evaluator, const sim::L
     print_memory(console, shown.estimate);
     print_time(console, shown.estimate);
     print_links(console, shown.estimate);
+    print_calendar(console, calendar);
     print_warnings(console.out, warnings, console.color);
     print_assumptions(console.out, all_assumptions(evaluator), console.color);
 }
@@ -75,6 +78,10 @@ int run_estimate(const EstimateOptions& options, const Console& console) {
     sim::Estimate estimate;
     evaluator->evaluate(*layout, workspace, estimate);
     evaluator->annotate(*layout, estimate);
+    const auto calendar = calendar_from(options.losses, evaluator->scenario(), estimate);
+    if (!calendar) {
+        return fail(console, calendar.error());
+    }
     const bool to_out = options.output == "-";
     if (!options.output.empty()) {
         sim::Document document;
@@ -86,7 +93,7 @@ int run_estimate(const EstimateOptions& options, const Console& console) {
         }
     }
     if (!to_out) {
-        print(console, *evaluator, *layout, {text, estimate});
+        print(console, *evaluator, *layout, {text, estimate}, *calendar);
     }
     return estimate.verdict == sim::Verdict::does_not_fit ? console.no() : exit_code::yes;
 }

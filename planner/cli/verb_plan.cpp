@@ -7,6 +7,7 @@
 #include "planner/cli/inputs.hpp"
 #include "planner/cli/layout_input.hpp"
 #include "planner/cli/present.hpp"
+#include "planner/cli/present_calendar.hpp"
 #include "planner/cli/progress_bar.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
@@ -307,7 +308,8 @@ void write_counts(sim::JsonWriter& json, const PlanSet& set) {
 }
 
 void write_json(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
-                const std::vector<Ranked>& ranking, const std::vector<Remedy>& remedies) {
+                const std::vector<Ranked>& ranking, const std::optional<Calendar>& calendar,
+                const std::vector<Remedy>& remedies) {
     sim::JsonWriter json;
     json.begin_object();
     write_scenario_summary(json, evaluator);
@@ -318,6 +320,7 @@ void write_json(const Console& console, const sim::Evaluator& evaluator, const P
         json.end_object();
     }
     json.end_array();
+    write_calendar(json, calendar);
     write_counts(json, set);
     write_front(json, set);
     write_remedies(json, remedies);
@@ -331,7 +334,8 @@ void write_json(const Console& console, const sim::Evaluator& evaluator, const P
 }
 
 void print_text(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
-                const std::vector<Ranked>& ranking, const std::vector<Remedy>& remedies) {
+                const std::vector<Ranked>& ranking, const std::optional<Calendar>& calendar,
+                const std::vector<Remedy>& remedies) {
     if (ranking.empty()) {
         print_no_plan(console, evaluator, set, remedies);
     } else {
@@ -339,6 +343,7 @@ void print_text(const Console& console, const sim::Evaluator& evaluator, const P
         print_first_screen(console, evaluator, {best.plan->text, best.estimate});
         print_ranking(console, ranking);
     }
+    print_calendar(console, calendar);
     print_counts(console, set);
     print_front(console, set);
     if (!ranking.empty()) {
@@ -405,7 +410,7 @@ int run_plan(const PlanOptions& options, const Console& console) {
     search.threads = 0;
     PlanSet set;
     {
-        ProgressBar bar(console.err, is_error_terminal(console.err));
+        ProgressBar bar(console);
         search.progress = &bar;
         set = plan(*evaluator, search);
     }
@@ -413,6 +418,15 @@ int run_plan(const PlanOptions& options, const Console& console) {
     std::vector<Remedy> ways_out;
     if (ranking.empty() && set.counts.legal > 0) {
         ways_out = remedies(*evaluator, set, search);
+    }
+    std::optional<Calendar> calendar;
+    if (!ranking.empty()) {
+        auto whole_run =
+            calendar_from(options.losses, evaluator->scenario(), ranking.front().estimate);
+        if (!whole_run) {
+            return fail(console, whole_run.error());
+        }
+        calendar = std::move(*whole_run);
     }
     if (!options.output.empty() && !ranking.empty()) {
         const auto status = write_plan(options.output, document_of(*evaluator, ranking), console);
@@ -423,9 +437,9 @@ int run_plan(const PlanOptions& options, const Console& console) {
     // "-o -" has already filled standard output, unless there was nothing to write.
     const bool taken = options.output == "-" && !ranking.empty();
     if (console.json && !taken) {
-        write_json(console, *evaluator, set, ranking, ways_out);
+        write_json(console, *evaluator, set, ranking, calendar, ways_out);
     } else if (!taken) {
-        print_text(console, *evaluator, set, ranking, ways_out);
+        print_text(console, *evaluator, set, ranking, calendar, ways_out);
     }
     return ranking.empty() ? console.no() : exit_code::yes;
 }

@@ -18,6 +18,17 @@ int run_estimate(const EstimateOptions& options, const Console& console);
 int run_plan(const PlanOptions& options, const Console& console);
 /// The tree under one figure.
 int run_explain(const ExplainOptions& options, const Console& console);
+/// Two plans term by term.
+int run_diff(const DiffOptions& options, const Console& console);
+/// One or two inputs varied. "No": no point fits.
+int run_sweep(const SweepOptions& options, const Console& console);
+/// Swings of every input, or what an input must be for a target. "No": the target is out of reach.
+int run_sensitivity(const SensitivityOptions& options, const Console& console);
+/// The smallest machine per method, and what turns the verdict. "No": the job does not fit on the
+/// devices named, or on any.
+int run_fit(const FitOptions& options, const Console& console);
+/// Days, losses, cost and energy of the whole run. "No": the layout does not fit.
+int run_calendar(const CalendarOptions& options, const Console& console);
 /// Published runs predicted and compared.
 int run_validate(const ValidateOptions& options, const Console& console);
 
