@@ -97,6 +97,16 @@ struct StateFigures {
 /// Distinct shapes (n, k) of the products of one unit that have weight gradients.
 using ProductShapes = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
+/// Block kinds, then embedding and head.
+std::vector<std::int64_t> units_of(const ModelSpec& model);
+OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& sharding);
+/// What the units read of a sharding. Only checkpoints cut over tp ask whether parameters are
+/// sharded.
+ShardingKey units_sharding(const MemoryInputs& in, const Layout& layout);
+/// The units of a sharding, from the cache.
+const ShardedUnits& sharded_units(const MemoryInputs& in, const ShardingKey& sharding,
+                                  MemoryCache& cache);
+
 /// Where the live set of a stage peaks in one phase.
 struct LivePeak {
     double bytes = 0.0;
