@@ -22,11 +22,9 @@ double fraction(std::uint16_t thousandths) {
 }
 
 /// `bytes` in `calls` equal collectives.
-GroupTraffic in_calls(const GroupPath& path, Collective op, double bytes, double calls) {
-    if (path.ranks <= 1 || bytes <= 0.0) return {};
-    const Bytes each(bytes / calls);
-    return {calls * sent_per_rank(path, op, each).value(),
-            calls * collective_time(path, op, each).value()};
+GroupTraffic in_calls(const LayoutParts& parts, Group group, Collective op, double bytes,
+                      double calls) {
+    return calls * parts.collectives.price(parts.paths, group, op, bytes / calls);
 }
 
 /// Blocks that one gathered unit wraps.
@@ -57,10 +55,10 @@ struct Movement {
 
     [[nodiscard]] GroupTraffic dense(Group group, Collective op, double element, double calls,
                                      double split = 1.0) const {
-        return in_calls(path_in(parts.paths, group), op, p.dense * element / split, calls);
+        return in_calls(parts, group, op, p.dense * element / split, calls);
     }
     [[nodiscard]] GroupTraffic expert(Collective op, double element, double calls) const {
-        return in_calls(path_in(parts.paths, Group::expert_dp), op, p.expert * element, calls);
+        return in_calls(parts, Group::expert_dp, op, p.expert * element, calls);
     }
     /// Frozen base weights are gathered in the format they are stored in.
     [[nodiscard]] GroupTraffic gather(double calls) const {
@@ -68,7 +66,7 @@ struct Movement {
         const double packed = quantized ? p.frozen_matrix : 0.0;
         const double frozen =
             packed * bytes_per_element(Dtype::nf4) + (p.frozen - packed) * c.parameter_element;
-        GroupTraffic t = in_calls(path_in(parts.paths, Group::shard), Collective::all_gather,
+        GroupTraffic t = in_calls(parts, Group::shard, Collective::all_gather,
                                   p.dense * c.parameter_element + frozen, calls);
         t += expert(Collective::all_gather, c.parameter_element, calls);
         return t;
@@ -89,7 +87,7 @@ GroupTraffic tied_table(const StepContext& c, const Layout& layout, const Layout
     const bool tied = c.scenario->model.embedding.tied && layout.pp > 1;
     if (!tied || !(shape.has_embedding || shape.has_head)) return {};
     const std::size_t head = parts.parameters.size() - 1;
-    return in_calls(path_in(parts.paths, Group::pp), Collective::send_recv,
+    return in_calls(parts, Group::pp, Collective::send_recv,
                     parts.parameters[head].trained() * c.gradient_element, 1.0);
 }
 

@@ -147,13 +147,12 @@ double message_bytes(const StepContext& c, const Layout& layout) {
 /// Handing a boundary tensor to the neighbouring stage; parts are put together again there.
 /// Source: Narayanan et al. 2021 (arXiv 2104.04473), section 4.1.
 double message_seconds(const StepContext& c, const Layout& layout, const LayoutParts& parts) {
-    double seconds = collective_time(path_in(parts.paths, Group::pp), Collective::send_recv,
-                                     Bytes(message_bytes(c, layout)))
-                         .value();
+    const auto price = [&](Group group, Collective op, double bytes) {
+        return parts.collectives.price(parts.paths, group, op, bytes).seconds;
+    };
+    double seconds = price(Group::pp, Collective::send_recv, message_bytes(c, layout));
     if (senders(c, layout) > 1.0) {
-        seconds += collective_time(path_in(parts.paths, Group::tp), Collective::all_gather,
-                                   Bytes(boundary_bytes(c, layout)))
-                       .value();
+        seconds += price(Group::tp, Collective::all_gather, boundary_bytes(c, layout));
     }
     return seconds;
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "simulator/estimate/collective_memo.hpp"
 #include "simulator/estimate/estimate.hpp"
 #include "simulator/estimate/term.hpp"
 #include "simulator/estimate/unit_time.hpp"
@@ -59,6 +60,8 @@ struct LayoutParts {
     Paths paths;
     std::vector<UnitTime> units;            ///< by block kind, then embedding, then head
     std::vector<RankParameters> parameters; ///< of the same units
+    /// Of `paths`. Changes no figure; as the parts, it belongs to one thread.
+    mutable CollectiveMemo collectives;
 };
 LayoutParts layout_parts(const StepContext& context, const Layout& layout);
 
