@@ -104,7 +104,7 @@ TEST(Reproduce, LatentAttentionTakesItsRanksAndHeads) {
     r.model.qk_nope_head_dim = 128;
     r.model.qk_rope_head_dim = 64;
     r.model.v_head_dim = 128;
-    const sim::Attention& a = model(r).block_kinds[0].attention;
+    const sim::Attention a = model(r).block_kinds[0].attention;
     EXPECT_EQ(a.kind, sim::AttentionKind::mla);
     EXPECT_EQ(a.qk_head_dim, 192);
     EXPECT_EQ(a.rope_dim, 64);
