@@ -27,49 +27,6 @@ Overlap overlap_of(const StackProfile& stack) {
     return o;
 }
 
-Hiding hide(double seconds, double fraction, double window, double slowdown) {
-    const double hidden = std::max(0.0, std::min(seconds * fraction, window));
-    return {seconds - hidden + hidden * slowdown, hidden};
-}
-
-PassTime& PassTime::operator+=(const PassTime& o) {
-    gemm += o.gemm;
-    attention += o.attention;
-    elementwise += o.elementwise;
-    launch += o.launch;
-    tp += o.tp;
-    cp += o.cp;
-    ep += o.ep;
-    tp_hidden += o.tp_hidden;
-    cp_hidden += o.cp_hidden;
-    return *this;
-}
-
-PassTime operator*(double count, PassTime p) {
-    p.gemm *= count;
-    p.attention *= count;
-    p.elementwise *= count;
-    p.launch *= count;
-    p.tp *= count;
-    p.cp *= count;
-    p.ep *= count;
-    p.tp_hidden *= count;
-    p.cp_hidden *= count;
-    return p;
-}
-
-GroupTraffic& GroupTraffic::operator+=(const GroupTraffic& o) {
-    bytes += o.bytes;
-    seconds += o.seconds;
-    return *this;
-}
-
-GroupTraffic operator*(double count, GroupTraffic t) {
-    t.bytes *= count;
-    t.seconds *= count;
-    return t;
-}
-
 namespace {
 
 /// Communication of a pass by dimension, before anything is hidden.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -32,7 +33,10 @@ struct Hiding {
     double hidden = 0.0;
 };
 /// Hides `fraction` of `seconds`, no more than the `window` of compute allows.
-Hiding hide(double seconds, double fraction, double window, double slowdown);
+inline Hiding hide(double seconds, double fraction, double window, double slowdown) {
+    const double hidden = std::max(0.0, std::min(seconds * fraction, window));
+    return {seconds - hidden + hidden * slowdown, hidden};
+}
 
 /// Seconds of one pass of one micro-batch through one unit, by what they are spent on.
 struct PassTime {
@@ -48,8 +52,30 @@ struct PassTime {
 
     [[nodiscard]] double compute() const { return gemm + attention + elementwise; }
     [[nodiscard]] double total() const { return compute() + launch + tp + cp + ep; }
-    PassTime& operator+=(const PassTime& o);
-    friend PassTime operator*(double count, PassTime p);
+    PassTime& operator+=(const PassTime& o) {
+        gemm += o.gemm;
+        attention += o.attention;
+        elementwise += o.elementwise;
+        launch += o.launch;
+        tp += o.tp;
+        cp += o.cp;
+        ep += o.ep;
+        tp_hidden += o.tp_hidden;
+        cp_hidden += o.cp_hidden;
+        return *this;
+    }
+    friend PassTime operator*(double count, PassTime p) {
+        p.gemm *= count;
+        p.attention *= count;
+        p.elementwise *= count;
+        p.launch *= count;
+        p.tp *= count;
+        p.cp *= count;
+        p.ep *= count;
+        p.tp_hidden *= count;
+        p.cp_hidden *= count;
+        return p;
+    }
     friend bool operator==(const PassTime&, const PassTime&) = default;
 };
 
@@ -57,8 +83,16 @@ struct PassTime {
 struct GroupTraffic {
     double bytes = 0.0;
     double seconds = 0.0;
-    GroupTraffic& operator+=(const GroupTraffic& o);
-    friend GroupTraffic operator*(double count, GroupTraffic t);
+    GroupTraffic& operator+=(const GroupTraffic& o) {
+        bytes += o.bytes;
+        seconds += o.seconds;
+        return *this;
+    }
+    friend GroupTraffic operator*(double count, GroupTraffic t) {
+        t.bytes *= count;
+        t.seconds *= count;
+        return t;
+    }
     friend bool operator==(const GroupTraffic&, const GroupTraffic&) = default;
 };
 

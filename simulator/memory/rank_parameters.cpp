@@ -74,22 +74,6 @@ RankParameters freeze(const RankParameters& all, double matrices) {
 
 } // namespace
 
-RankParameters& RankParameters::operator+=(const RankParameters& other) {
-    dense += other.dense;
-    expert += other.expert;
-    frozen += other.frozen;
-    frozen_matrix += other.frozen_matrix;
-    return *this;
-}
-
-RankParameters operator*(double count, RankParameters p) {
-    p.dense *= count;
-    p.expert *= count;
-    p.frozen *= count;
-    p.frozen_matrix *= count;
-    return p;
-}
-
 RankParameters block_on_rank(const BlockKind& kind, std::int64_t hidden, const Resolved& resolved,
                              const Layout& layout) {
     const BlockParameters p = block_parameters(kind, hidden);

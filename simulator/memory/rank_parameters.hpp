@@ -15,8 +15,20 @@ struct RankParameters {
     double frozen = 0.0;        ///< base weights under LoRA
     double frozen_matrix = 0.0; ///< the part of `frozen` that QLoRA quantizes
 
-    RankParameters& operator+=(const RankParameters& other);
-    friend RankParameters operator*(double count, RankParameters p);
+    RankParameters& operator+=(const RankParameters& other) {
+        dense += other.dense;
+        expert += other.expert;
+        frozen += other.frozen;
+        frozen_matrix += other.frozen_matrix;
+        return *this;
+    }
+    friend RankParameters operator*(double count, RankParameters p) {
+        p.dense *= count;
+        p.expert *= count;
+        p.frozen *= count;
+        p.frozen_matrix *= count;
+        return p;
+    }
     [[nodiscard]] double trained() const { return dense + expert; }
     friend bool operator==(const RankParameters&, const RankParameters&) = default;
 };
