@@ -21,26 +21,6 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-std::string_view definition_name(Dimension dimension) {
-    switch (dimension) {
-        case Dimension::bytes:
-            return "bytes";
-        case Dimension::seconds:
-            return "seconds";
-        case Dimension::flops:
-            return "flops";
-        case Dimension::bandwidth:
-            return "bandwidth";
-        case Dimension::flop_rate:
-            return "flop_rate";
-        case Dimension::watts:
-            return "watts";
-        case Dimension::scalar:
-            break;
-    }
-    return "number";
-}
-
 /// The sentence about the bounds of a quantity, which a schema cannot check in text.
 std::string bounds_sentence(const FieldMeta& meta, Dimension dimension) {
     if (dimension == Dimension::scalar || (meta.lo == -infinite && meta.hi == infinite)) {
@@ -81,7 +61,7 @@ public:
             write_bounds(meta);
         } else {
             const bool zero_is_legal = meta.lo <= 0.0 && meta.hi >= 0.0;
-            std::string name(definition_name(dimension));
+            std::string name(name_of_dimension(dimension));
             name += zero_is_legal ? "" : "_not_zero";
             quantities_[name] = {dimension, zero_is_legal};
             out_.member("$ref", "#/$defs/" + name);

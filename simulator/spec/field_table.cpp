@@ -9,26 +9,6 @@ namespace shardplan::sim::detail {
 
 namespace {
 
-std::string_view type_name(Dimension dimension) {
-    switch (dimension) {
-        case Dimension::bytes:
-            return "bytes";
-        case Dimension::seconds:
-            return "seconds";
-        case Dimension::flops:
-            return "flops";
-        case Dimension::bandwidth:
-            return "bandwidth";
-        case Dimension::flop_rate:
-            return "flop_rate";
-        case Dimension::watts:
-            return "watts";
-        case Dimension::scalar:
-            break;
-    }
-    return "number";
-}
-
 /// The plain values below what it visits, joined by commas: the default of a list.
 class ValueText final : public FieldVisitor {
 public:
@@ -79,7 +59,7 @@ public:
         add(meta, "integer", std::to_string(value));
     }
     void quantity(const FieldMeta& meta, Dimension dimension, double& base) override {
-        add(meta, type_name(dimension), format_exact(base, dimension));
+        add(meta, name_of_dimension(dimension), format_exact(base, dimension));
     }
     void flag(const FieldMeta& meta, bool& value) override {
         add(meta, "flag", value ? "true" : "false");

@@ -183,4 +183,24 @@ std::string group_digits(long long count) {
     return out;
 }
 
+std::string_view name_of_dimension(Dimension dimension) {
+    switch (dimension) {
+        case Dimension::bytes:
+            return "bytes";
+        case Dimension::seconds:
+            return "seconds";
+        case Dimension::flops:
+            return "flops";
+        case Dimension::bandwidth:
+            return "bandwidth";
+        case Dimension::flop_rate:
+            return "flop_rate";
+        case Dimension::watts:
+            return "watts";
+        case Dimension::scalar:
+            break;
+    }
+    return "number";
+}
+
 } // namespace shardplan::sim

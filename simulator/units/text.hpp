@@ -11,6 +11,9 @@ namespace shardplan::sim {
 /// The dimensions people write in files; `scalar` has no unit.
 enum class Dimension { scalar, bytes, seconds, flops, bandwidth, flop_rate, watts };
 
+/// "bytes", "bandwidth", ...; "number" for scalar.
+std::string_view name_of_dimension(Dimension dimension);
+
 /// The one place where text becomes an amount: "80 GiB", "400 Gbit/s", "10 us", "989 TFLOP/s",
 /// "700 W". Returns base units. A bare number is refused (except 0), an unknown or wrong unit is
 /// refused with the accepted ones; `where` names the file and field in the Error.

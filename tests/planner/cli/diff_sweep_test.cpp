@@ -14,25 +14,10 @@ namespace shardplan::plan::cli {
 namespace {
 
 using test::Answer;
+using test::parsed;
 using test::run_verb;
+using test::small_scenario;
 using test::TemporaryFile;
-
-ScenarioOptions small_scenario() {
-    ScenarioOptions options;
-    options.model = "llama-3-8b";
-    options.cluster = "dgx-h100";
-    options.gpus = 16;
-    options.stack = "megatron-core";
-    options.job_fields = {{"--global-batch", "global_batch.sequences", "64"},
-                          {"--sequence", "sequence.max", "4096"}};
-    return options;
-}
-
-sim::JsonValue parsed(const std::string& text) {
-    auto json = sim::JsonValue::parse(text, "output");
-    EXPECT_TRUE(json) << text;
-    return json ? *json : *sim::JsonValue::parse("{}", "empty");
-}
 
 double number(const sim::JsonValue& json, const char* key) {
     const auto value = json.find(key);

@@ -8,6 +8,7 @@ namespace shardplan::plan::cli {
 namespace {
 
 using test::Answer;
+using test::parsed;
 using test::run_verb;
 
 FitOptions fit_options(const std::string& model, const std::string& method = "") {
@@ -19,12 +20,6 @@ FitOptions fit_options(const std::string& model, const std::string& method = "")
         options.scenario.job_fields.push_back({"--method", "method.kind", method});
     }
     return options;
-}
-
-sim::JsonValue parsed(const std::string& text) {
-    auto json = sim::JsonValue::parse(text, "output");
-    EXPECT_TRUE(json) << text;
-    return json ? *json : *sim::JsonValue::parse("{}", "empty");
 }
 
 std::int64_t smallest(const sim::JsonValue& method) {

@@ -7,16 +7,11 @@ namespace shardplan::plan::cli {
 namespace {
 
 using test::Answer;
+using test::parsed;
 using test::run_verb;
 using test::TemporaryFile;
 
 const std::string inputs = SHARDPLAN_SOURCE_DIR "/tests/data/inputs/";
-
-sim::JsonValue parsed(const std::string& text) {
-    auto json = sim::JsonValue::parse(text, "output");
-    EXPECT_TRUE(json) << text;
-    return json ? *json : *sim::JsonValue::parse("{}", "empty");
-}
 
 TEST(ModelVerb, PrintsExactCounts) {
     const Answer answer = run_verb(run_model, ModelOptions{"llama-3-8b", {}});

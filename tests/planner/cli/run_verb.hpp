@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include <gtest/gtest.h>
 #include <unistd.h> // getpid
 
 #include "planner/cli/verbs.hpp"
@@ -59,5 +60,27 @@ public:
 private:
     std::string path_;
 };
+
+/// Llama-3-8B on two nodes of H100, small enough for every verb.
+inline plan::cli::ScenarioOptions small_scenario(const char* tokens = "") {
+    plan::cli::ScenarioOptions options;
+    options.model = "llama-3-8b";
+    options.cluster = "dgx-h100";
+    options.gpus = 16;
+    options.stack = "megatron-core";
+    options.job_fields = {{"--global-batch", "global_batch.sequences", "64"},
+                          {"--sequence", "sequence.max", "4096"}};
+    if (*tokens != '\0') {
+        options.job_fields.push_back({"--tokens", "tokens_to_train", tokens});
+    }
+    return options;
+}
+
+/// What a verb wrote, as JSON; an empty object if it is none, which fails the test.
+inline sim::JsonValue parsed(const std::string& text) {
+    auto json = sim::JsonValue::parse(text, "output");
+    EXPECT_TRUE(json) << text;
+    return json ? *json : *sim::JsonValue::parse("{}", "empty");
+}
 
 } // namespace shardplan::test

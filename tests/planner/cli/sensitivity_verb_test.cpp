@@ -10,6 +10,7 @@ namespace shardplan::plan::cli {
 namespace {
 
 using test::Answer;
+using test::parsed;
 using test::run_verb;
 
 ScenarioOptions fsdp_scenario() {
@@ -28,12 +29,6 @@ SensitivityOptions fsdp_options() {
     options.scenario = fsdp_scenario();
     options.layout = "zero3,mb1";
     return options;
-}
-
-sim::JsonValue parsed(const std::string& text) {
-    auto json = sim::JsonValue::parse(text, "output");
-    EXPECT_TRUE(json) << text;
-    return json ? *json : *sim::JsonValue::parse("{}", "empty");
 }
 
 constexpr const char* card = "cluster.node_groups[0].node.nics.per_nic.physical";

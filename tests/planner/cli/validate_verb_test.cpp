@@ -6,6 +6,7 @@ namespace shardplan::plan::cli {
 namespace {
 
 using test::Answer;
+using test::parsed;
 using test::run_verb;
 using test::TemporaryFile;
 
@@ -24,12 +25,6 @@ std::string record(const std::string& id, const std::string& extra) {
            R"("global_batch": 32, "recompute": "none", "precision": "bf16", )"
            R"("flash_attention": true, "sequence_parallel": true})" +
            extra + "}\n";
-}
-
-sim::JsonValue parsed(const std::string& text) {
-    auto json = sim::JsonValue::parse(text, "output");
-    EXPECT_TRUE(json) << text;
-    return json ? *json : *sim::JsonValue::parse("{}", "empty");
 }
 
 TEST(ValidateVerb, JsonHasARowForEachRecordWithTheAgreedKeys) {
