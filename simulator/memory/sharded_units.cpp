@@ -2,6 +2,7 @@
 
 #include "simulator/compute/op_builder.hpp"
 #include "simulator/memory/stage_memory.hpp"
+#include "simulator/units/hash_mix.hpp"
 
 namespace shardplan::sim {
 
@@ -10,14 +11,6 @@ namespace {
 constexpr std::size_t recompute_kinds = EnumNames<Recompute>::names.size();
 /// Profiles of more shardings are thrown away together: a search does not come back to old ones.
 constexpr std::size_t most_shardings = 4096;
-
-std::size_t mix(std::size_t seed, std::uint64_t value) {
-    // splitmix64: spreads neighbouring small integers over the whole word
-    std::uint64_t x = seed + 0x9E3779B97F4A7C15ULL + value;
-    x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-    x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
-    return static_cast<std::size_t>(x ^ (x >> 31U));
-}
 
 const Part& trunk(const MemoryInputs& in) { return *trunk_of(in.scenario.model); }
 
@@ -121,17 +114,17 @@ const ShardedUnits& insert_units(const MemoryInputs& in, const ShardingKey& shar
 
 std::size_t ShardingHash::operator()(const ShardingKey& k) const {
     std::size_t seed =
-        mix(static_cast<std::uint64_t>(k.micro_batch),
-            static_cast<std::uint64_t>(k.tp) << 32U | static_cast<std::uint64_t>(k.cp));
-    return mix(seed, static_cast<std::uint64_t>(k.ep) << 32U |
-                         static_cast<std::uint64_t>(k.etp) << 8U |
-                         static_cast<std::uint64_t>(k.cp_kind) << 2U |
-                         static_cast<std::uint64_t>(k.sp ? 2 : 0) |
-                         static_cast<std::uint64_t>(k.sharded_parameters ? 1 : 0));
+        hash_mix(static_cast<std::uint64_t>(k.micro_batch),
+                 static_cast<std::uint64_t>(k.tp) << 32U | static_cast<std::uint64_t>(k.cp));
+    return hash_mix(seed, static_cast<std::uint64_t>(k.ep) << 32U |
+                              static_cast<std::uint64_t>(k.etp) << 8U |
+                              static_cast<std::uint64_t>(k.cp_kind) << 2U |
+                              static_cast<std::uint64_t>(k.sp ? 2 : 0) |
+                              static_cast<std::uint64_t>(k.sharded_parameters ? 1 : 0));
 }
 
 std::size_t UnitHash::operator()(const UnitKey& k) const {
-    return mix(ShardingHash()(k.sharding), static_cast<std::uint64_t>(k.unit + 2));
+    return hash_mix(ShardingHash()(k.sharding), static_cast<std::uint64_t>(k.unit + 2));
 }
 
 std::size_t ShardedUnits::index_of(std::int64_t unit, Recompute recompute) const {

@@ -5,18 +5,11 @@
 
 #include "simulator/compute/op_builder.hpp"
 #include "simulator/schedule/pass_order.hpp"
+#include "simulator/units/hash_mix.hpp"
 
 namespace shardplan::sim {
 
 namespace {
-
-std::size_t mix(std::size_t seed, std::uint64_t value) {
-    // splitmix64: spreads neighbouring small integers over the whole word
-    std::uint64_t x = seed + 0x9E3779B97F4A7C15ULL + value;
-    x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-    x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
-    return static_cast<std::size_t>(x ^ (x >> 31U));
-}
 
 const Part& trunk(const MemoryInputs& in) { return *trunk_of(in.scenario.model); }
 
@@ -164,17 +157,18 @@ StatesKey states_key(const Layout& layout, const ParametersKey& parameters) {
 } // namespace
 
 std::size_t OutlineHash::operator()(const OutlineKey& k) const {
-    const std::size_t seed = mix(static_cast<std::uint64_t>(k.micro_batches),
-                                 static_cast<std::uint64_t>(k.recomputed_layers));
-    return mix(seed, static_cast<std::uint64_t>(k.stage_map) << 36U ^
-                         static_cast<std::uint64_t>(k.pp) << 20U ^
-                         static_cast<std::uint64_t>(k.chunks) << 4U ^
-                         static_cast<std::uint64_t>(k.schedule));
+    const std::size_t seed = hash_mix(static_cast<std::uint64_t>(k.micro_batches),
+                                      static_cast<std::uint64_t>(k.recomputed_layers));
+    return hash_mix(seed, static_cast<std::uint64_t>(k.stage_map) << 36U ^
+                              static_cast<std::uint64_t>(k.pp) << 20U ^
+                              static_cast<std::uint64_t>(k.chunks) << 4U ^
+                              static_cast<std::uint64_t>(k.schedule));
 }
 
 std::size_t ParametersHash::operator()(const ParametersKey& k) const {
-    const std::size_t seed = mix(OutlineHash()(k.outline), static_cast<std::uint64_t>(k.tp));
-    return mix(seed, static_cast<std::uint64_t>(k.ep) << 32U | static_cast<std::uint64_t>(k.etp));
+    const std::size_t seed = hash_mix(OutlineHash()(k.outline), static_cast<std::uint64_t>(k.tp));
+    return hash_mix(seed,
+                    static_cast<std::uint64_t>(k.ep) << 32U | static_cast<std::uint64_t>(k.etp));
 }
 
 LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
