@@ -138,14 +138,9 @@ std::vector<Leaf> swing_inputs(const sim::Scenario& scenario) {
 sim::Result<Sensitivity> sensitivity(const sim::Scenario& scenario, const VaryRules& rules,
                                      const SensitivityRequest& request) {
     Sensitivity out;
-    auto base = price_layout(scenario, request.layout, "layout");
+    auto base = price_legal_layout(scenario, request.layout, "layout");
     if (!base) {
         return base.error();
-    }
-    if (!base->legal()) {
-        return sim::Error{sim::ErrorCode::bad_input, "layout " + base->layout,
-                          "the layout is not legal: " + base->refusals.front().rule,
-                          "see `shardplan estimate` for the nearest legal one"};
     }
     out.base = std::move(*base);
     fill(out.now, out.base.estimate);

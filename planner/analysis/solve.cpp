@@ -142,14 +142,9 @@ Solved solve(Response& response, const Goal& goal, const Leaf& leaf, double now)
 
 sim::Result<double> figure_now(const sim::Scenario& scenario, const std::string& layout,
                                GoalFigure figure) {
-    const auto base = price_layout(scenario, layout, "layout");
+    const auto base = price_legal_layout(scenario, layout, "layout");
     if (!base) {
         return base.error();
-    }
-    if (!base->legal()) {
-        return sim::Error{sim::ErrorCode::bad_input, "layout " + base->layout,
-                          "the layout is not legal: " + base->refusals.front().rule,
-                          "see `shardplan estimate` for the nearest legal one"};
     }
     return figure_of(figure, base->estimate);
 }

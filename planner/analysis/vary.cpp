@@ -341,6 +341,17 @@ sim::Result<PricedLayout> price_layout(sim::Scenario scenario, std::string_view 
     return out;
 }
 
+sim::Result<PricedLayout> price_legal_layout(sim::Scenario scenario, std::string_view layout,
+                                             std::string_view where) {
+    auto priced = price_layout(std::move(scenario), layout, where);
+    if (priced && !priced->legal()) {
+        return sim::Error{sim::ErrorCode::bad_input, "layout " + priced->layout,
+                          "the layout is not legal: " + priced->refusals.front().rule,
+                          "see `shardplan estimate` for the nearest legal one"};
+    }
+    return priced;
+}
+
 double communication_share(const sim::StepTime& time) {
     const double total = time.total.value.value();
     double waiting = 0.0;

@@ -59,6 +59,10 @@ struct PricedLayout {
 sim::Result<PricedLayout> price_layout(sim::Scenario scenario, std::string_view layout,
                                        std::string_view where);
 
+/// The same for questions that only a legal layout answers. Errors also: it is not legal.
+sim::Result<PricedLayout> price_legal_layout(sim::Scenario scenario, std::string_view layout,
+                                             std::string_view where);
+
 /// Share of the step that the devices wait for communication.
 double communication_share(const sim::StepTime& time);
 
