@@ -254,6 +254,7 @@ void add_explainers(CLI::App& app, Everything& all) {
         ->delimiter(',')
         ->type_name("KEY,...");
     validate->add_flag("--notes", all.validate.notes, "with --json: what each row assumed");
+    validate->add_flag("--sweeps", all.validate.sweeps, "every sweep, not only their groups");
     validate->callback([&all] {
         all.verb = [&all](const Console& console) { return run_validate(all.validate, console); };
     });

@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "planner/analysis/run_ranking.hpp"
 #include "planner/analysis/validate.hpp"
+#include "planner/cli/present_ranking.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/json.hpp"
@@ -218,6 +220,10 @@ int run_validate(const ValidateOptions& options, const Console& console) {
     if (!rows) {
         return fail(console, rows.error());
     }
+    const auto ranking = rank_runs(runs->records, *rows);
+    if (!ranking) {
+        return fail(console, ranking.error());
+    }
     auto groups = score_predictions(runs->records, *rows, by);
     if (console.json) {
         sim::JsonWriter json;
@@ -229,7 +235,9 @@ int run_validate(const ValidateOptions& options, const Console& console) {
         for (const RunPrediction& row : *rows) {
             write_row(json, row, options.notes);
         }
-        json.end_array().end_object();
+        json.end_array();
+        write_ranking(json, *ranking);
+        json.end_object();
         console.out << json.str();
         return exit_code::yes;
     }
@@ -244,6 +252,7 @@ int run_validate(const ValidateOptions& options, const Console& console) {
         print_rows(console, runs->records, *rows);
     }
     print_groups(console, groups);
+    print_ranking(console, *ranking, options.sweeps);
     if (rows->size() > few) {
         print_skipped(console, *rows);
     }
