@@ -44,6 +44,7 @@ struct Everything {
     SweepOptions sweep;
     SensitivityOptions sensitivity;
     ValidateOptions validate;
+    CalibrateVerbOptions calibrate;
     std::function<int(const Console&)> verb;
 };
 
@@ -345,6 +346,24 @@ void add_sensitivity(CLI::App& app, Everything& all) {
     });
 }
 
+void add_calibrate(CLI::App& app, Everything& all) {
+    CLI::App* verb = add_verb(app, all, help::calibrate);
+    verb->add_option("--runs", all.calibrate.runs, "run records, one JSON object per line")
+        ->required()
+        ->type_name("FILE");
+    verb->add_option("--exclude", all.calibrate.exclude,
+                     "group of records that is not looked at; may be repeated")
+        ->expected(1)
+        ->take_all()
+        ->type_name("GROUP");
+    verb->add_option("-o,--output", all.calibrate.output,
+                     "write what --calibration takes; - for stdout")
+        ->type_name("FILE");
+    verb->callback([&all] {
+        all.verb = [&all](const Console& console) { return run_calibrate(all.calibrate, console); };
+    });
+}
+
 /// The table of verbs as the parser knows it.
 std::vector<CompletedVerb> verb_table(const CLI::App& app) {
     std::vector<CompletedVerb> out;
@@ -450,6 +469,7 @@ int main(int argc, char** argv) {
     add_calendar(app, all);
     add_sweep(app, all);
     add_sensitivity(app, all);
+    add_calibrate(app, all);
     add_completion(app, all);
 
     const std::vector<std::string> arguments(argv + 1, argv + argc);

@@ -146,4 +146,10 @@ struct ValidateOptions {
     bool sweeps = false; ///< every sweep, not only the groups
 };
 
+struct CalibrateVerbOptions {
+    std::string runs;
+    std::vector<std::string> exclude;
+    std::string output; ///< "-": standard output, in place of the report
+};
+
 } // namespace shardplan::plan::cli

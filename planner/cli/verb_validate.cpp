@@ -202,6 +202,13 @@ void print_skipped(const Console& console, const std::vector<RunPrediction>& row
 
 } // namespace
 
+void print_problems(const Console& console, const sim::RunRecords& runs) {
+    for (const sim::Error& problem : runs.problems) {
+        console.err << "warning: " << problem.where << ": " << problem.what << " (" << problem.hint
+                    << ")\n";
+    }
+}
+
 int run_validate(const ValidateOptions& options, const Console& console) {
     const std::vector<std::string> by =
         options.by.empty() ? std::vector<std::string>{"group"} : options.by;
@@ -212,10 +219,7 @@ int run_validate(const ValidateOptions& options, const Console& console) {
     if (!runs) {
         return fail(console, runs.error());
     }
-    for (const sim::Error& problem : runs->problems) {
-        console.err << "warning: " << problem.where << ": " << problem.what << " (" << problem.hint
-                    << ")\n";
-    }
+    print_problems(console, *runs);
     const auto rows = predict_runs(runs->records);
     if (!rows) {
         return fail(console, rows.error());
