@@ -15,15 +15,16 @@
 namespace shardplan::plan {
 namespace {
 
-/// Errors of this size and less count by their square: about what repeats of a run differ by.
-constexpr double huber_width = 0.1;
+/// Errors of this size and less count by their square: what repeats of one run differ by.
+constexpr double huber_width = 0.03;
 /// What the end of a plausible range costs against its middle, as mean loss of one group.
 constexpr double pull_to_middle = 0.002;
 /// Rounds over all Constants; a fit settles after three to six.
 constexpr int most_rounds = 25;
 /// A row informs a Constant that moves it by this much across its plausible range.
 constexpr double least_move = 0.02;
-constexpr std::int64_t least_informed_rows = 3;
+/// Fewer of them may be an accident: a Constant is not fitted to one or two rows.
+constexpr std::int64_t witness_rows = 3;
 
 double huber(double error) {
     const double size = std::abs(error);
@@ -40,13 +41,22 @@ class Fit {
 public:
     Fit(TimedRows& rows, std::vector<std::vector<std::size_t>> groups,
         const std::vector<FittedConstant>& constants)
-        : rows_(rows), groups_(std::move(groups)), constants_(constants) {}
+        : rows_(rows), groups_(std::move(groups)), constants_(constants) {
+        const GridPoint middle(constants_.size(), grid_middle);
+        for (std::size_t i = 0; i < constants_.size(); ++i) {
+            std::int64_t rows = 0;
+            for (std::size_t group = 0; group < groups_.size(); ++group) {
+                rows += informed(i, group, middle);
+            }
+            informed_.push_back(rows >= witness_rows);
+        }
+    }
 
     /// The point that is least over all groups but `held_out`.
     GridPoint without(std::size_t held_out) {
         GridPoint point(constants_.size(), as_is);
         for (std::size_t i = 0; i < point.size(); ++i) {
-            point[i] = moves_any(i) ? grid_middle : as_is;
+            point[i] = informed_[i] ? grid_middle : as_is;
         }
         bool changed = true;
         for (int round = 0; changed && round < most_rounds; ++round) {
@@ -94,15 +104,6 @@ private:
         return out;
     }
 
-    [[nodiscard]] bool moves_any(std::size_t constant) const {
-        for (std::size_t group = 0; group < groups_.size(); ++group) {
-            if (!movers(constant, group).empty()) {
-                return true;
-            }
-        }
-        return false;
-    }
-
     /// The step of one Constant that is least with the others as they are; the nearest to the
     /// middle where several are.
     std::int16_t best_of(std::size_t constant, const GridPoint& now, std::size_t held_out) {
@@ -143,6 +144,7 @@ private:
     TimedRows& rows_;
     std::vector<std::vector<std::size_t>> groups_;
     const std::vector<FittedConstant>& constants_;
+    std::vector<bool> informed_; ///< by Constant: enough rows tell its value
 };
 
 std::string joined(const std::vector<std::string>& names) {
@@ -226,32 +228,32 @@ ConstantFit fit_of(const FittedConstant& constant, std::size_t index, Fit& fit,
                    const std::vector<GridPoint>& points) {
     ConstantFit out;
     out.constant = constant;
-    out.value = out.lowest = out.highest = constant.constant.value;
-    if (all[index] == as_is) {
-        return out;
-    }
-    const double value = grid_value(constant.constant, all[index]);
+    out.fitted = all[index] != as_is;
+    const auto value_of = [&](const GridPoint& point) {
+        return point[index] == as_is ? constant.constant.value
+                                     : grid_value(constant.constant, point[index]);
+    };
+    const double value = value_of(all);
     double lowest = value;
     double highest = value;
     for (std::size_t group = 0; group < names.size(); ++group) {
         const std::int64_t rows = fit.informed(index, group, all);
-        const auto size = static_cast<std::int64_t>(fit.groups()[group].size());
-        if (rows == 0 || rows < std::min(least_informed_rows, (size + 1) / 2)) {
+        if (rows == 0) {
             continue;
         }
+        const auto size = static_cast<std::int64_t>(fit.groups()[group].size());
+        out.witnesses += rows >= std::min(witness_rows, (size + 1) / 2) ? 1 : 0;
         out.groups.push_back(names[group]);
         out.rows += rows;
         if (!points.empty()) {
-            const double other = grid_value(constant.constant, points[group][index]);
+            const double other = value_of(points[group]);
             lowest = std::min(lowest, other);
             highest = std::max(highest, other);
         }
     }
-    if (out.fitted()) {
-        out.value = value;
-        out.lowest = lowest;
-        out.highest = highest;
-    }
+    out.value = value;
+    out.lowest = lowest;
+    out.highest = highest;
     return out;
 }
 
@@ -331,7 +333,7 @@ sim::Calibration calibration_of(const RunCalibration& fit, std::string tool, std
         out.groups.push_back(group.group);
     }
     for (const ConstantFit& one : fit.constants) {
-        if (!one.fitted()) {
+        if (!one.fitted) {
             continue;
         }
         const double spread =

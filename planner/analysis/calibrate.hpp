@@ -33,17 +33,17 @@ struct CalibrateOptions {
 /// What the runs say about one Constant.
 struct ConstantFit {
     FittedConstant constant; ///< as the files state it
-    /// That inform it: across its plausible range the step times of three of their rows, or of half
-    /// of them, move by 2 % or more. Empty: it was not fitted.
+    /// With rows that inform it: across its plausible range their step times move by 2 % or more.
     std::vector<std::string> groups;
-    std::int64_t rows = 0; ///< of these groups, that move so
-    double value = 0.0;    ///< fitted
-    double lowest = 0.0;   ///< least and largest value fitted without one of these groups
+    std::int64_t rows = 0;      ///< that inform it
+    std::int64_t witnesses = 0; ///< groups with three such rows or more, or half of theirs
+    bool fitted = false;        ///< three rows or more inform it
+    double value = 0.0;         ///< fitted; else what the files say
+    double lowest = 0.0;        ///< least and largest value fitted without one of these groups
     double highest = 0.0;
 
-    [[nodiscard]] bool fitted() const { return !groups.empty(); }
-    /// A single group informs it: nothing says that it holds elsewhere.
-    [[nodiscard]] bool unconfirmed() const { return groups.size() == 1; }
+    /// One group at most says so: nothing shows that it holds elsewhere.
+    [[nodiscard]] bool unconfirmed() const { return fitted && witnesses < 2; }
     friend bool operator==(const ConstantFit&, const ConstantFit&) = default;
 };
 

@@ -35,12 +35,25 @@ std::string range(double low, double high) { return number(low) + " .. " + numbe
 
 std::string signed_percent(double share) { return fmt::format("{:+.1f} %", 100.0 * share); }
 
+/// "stacks/megatron-lm.json and 2 more".
+std::string stated_in(const FittedConstant& constant) {
+    if (constant.files.empty()) {
+        return "";
+    }
+    const std::string& first = constant.files.front();
+    const std::string name = first.substr(first.find('/') + 1);
+    return constant.files.size() == 1
+               ? name
+               : fmt::format("{} and {} more", name, constant.files.size() - 1);
+}
+
 std::string standing(const ConstantFit& fit) {
-    return !fit.fitted() ? "not fitted" : fit.unconfirmed() ? "unconfirmed" : "";
+    return !fit.fitted ? "not fitted" : fit.unconfirmed() ? "unconfirmed" : "";
 }
 
 void print_constants(const Console& console, const RunCalibration& result) {
     Table table({{"constant", Align::left},
+                 {"stated in", Align::left},
                  {"plausible", Align::left},
                  {"now", Align::right},
                  {"fitted", Align::right},
@@ -53,8 +66,8 @@ void print_constants(const Console& console, const RunCalibration& result) {
         table.add({fit.constant.path,
                    range(c.lo, c.hi),
                    number(c.value),
-                   fit.fitted() ? number(fit.value) : "",
-                   fit.groups.size() > 1 ? range(fit.lowest, fit.highest) : "",
+                   fit.fitted ? number(fit.value) : "",
+                   fit.fitted && fit.groups.size() > 1 ? range(fit.lowest, fit.highest) : "",
                    std::to_string(fit.groups.size()),
                    std::to_string(fit.rows),
                    {standing(fit), Style::doubtful}});
@@ -68,7 +81,7 @@ void print_meanings(const Console& console, const RunCalibration& result) {
     for (const ConstantFit& fit : result.constants) {
         console.out << "  " << fit.constant.path << " (" << joined(fit.constant.files) << ")\n    "
                     << fit.constant.meaning << '\n';
-        if (fit.fitted()) {
+        if (!fit.groups.empty()) {
             console.out << "    informed by " << joined(fit.groups) << '\n';
         }
     }
@@ -95,6 +108,17 @@ void print_groups(const Console& console, const RunCalibration& result) {
                    group.family_elsewhere ? "elsewhere" : "alone",
                    any ? fmt::format("{:.0f} %", 100.0 * bar_of(group)) : "",
                    any ? Cell(met ? "met" : "missed", met ? Style::good : Style::bad) : Cell("")});
+    }
+    const auto mean = [&](ErrorFigures HeldOut::*figures) {
+        double sum = 0.0;
+        for (const HeldOut& group : result.groups) {
+            sum += (group.*figures).median;
+        }
+        return percent(sum / static_cast<double>(result.groups.size()));
+    };
+    if (result.groups.size() > 1) {
+        table.add({"mean of groups", std::to_string(result.rows), mean(&HeldOut::today),
+                   mean(&HeldOut::fitted), mean(&HeldOut::held_out)});
     }
     print_heading(console.out, "Median error of step times, each group left out in turn",
                   console.color);
@@ -127,12 +151,14 @@ std::string report_json(const RunCalibration& result) {
         json.member("meaning", fit.constant.meaning).member("unit", c.unit);
         write_texts(json, "files", fit.constant.files);
         json.member("lo", c.lo).member("hi", c.hi).member("now", c.value);
-        if (fit.fitted()) {
+        if (fit.fitted) {
             json.member("fitted", fit.value)
                 .member("lowest", fit.lowest)
                 .member("highest", fit.highest);
         }
-        json.member("rows", fit.rows).member("unconfirmed", fit.unconfirmed());
+        json.member("rows", fit.rows)
+            .member("witnesses", fit.witnesses)
+            .member("unconfirmed", fit.unconfirmed());
         write_texts(json, "groups", fit.groups);
         json.end_object();
     }

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -48,25 +47,6 @@ bool is_fraction(std::string_view key) {
     return key.ends_with("_efficiency") || key.ends_with("_overlap");
 }
 
-/// One group of runs says nothing about the next one: what is known then is the plausible range,
-/// whose even distribution has this standard deviation.
-Status check_unconfirmed(const Constant& c, const std::string& where) {
-    if (!c.unconfirmed) {
-        return Done{};
-    }
-    if (c.origin != Origin::fitted_to_runs) {
-        return problem(where + "/unconfirmed", "only a value fitted to runs can be unconfirmed",
-                       "leave the key out");
-    }
-    constexpr double rounding = 0.99; // of a spread written with two digits
-    const double spread = (c.hi - c.lo) / std::sqrt(12.0);
-    if (c.sigma * c.value < rounding * spread) {
-        return problem(where + "/sigma", "the spread of an unconfirmed value is too narrow",
-                       "write (hi - lo) / (3.46 value) or more");
-    }
-    return Done{};
-}
-
 Status check_constant(const Constant& c, std::string_view key, const std::string& where) {
     if (c.source.empty()) {
         return problem(where, "the constant is not stated",
@@ -89,7 +69,11 @@ Status check_constant(const Constant& c, std::string_view key, const std::string
     if (is_fraction(key) && c.value > 1.0) {
         return problem(where + "/value", "a fraction above 1", "write a value between 0 and 1");
     }
-    return check_unconfirmed(c, where);
+    if (c.unconfirmed && c.origin != Origin::fitted_to_runs) {
+        return problem(where + "/unconfirmed", "only a value fitted to runs can be unconfirmed",
+                       "leave the key out");
+    }
+    return Done{};
 }
 
 /// Checks every Constant of a profile in the order of its fields; the first problem.
