@@ -44,11 +44,11 @@ public:
         : rows_(rows), groups_(std::move(groups)), constants_(constants) {
         const GridPoint middle(constants_.size(), grid_middle);
         for (std::size_t i = 0; i < constants_.size(); ++i) {
-            std::int64_t rows = 0;
+            std::int64_t count = 0;
             for (std::size_t group = 0; group < groups_.size(); ++group) {
-                rows += informed(i, group, middle);
+                count += informed(i, group, middle);
             }
-            informed_.push_back(rows >= witness_rows);
+            informed_.push_back(count >= witness_rows);
         }
     }
 

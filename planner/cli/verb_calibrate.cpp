@@ -64,6 +64,7 @@ void print_constants(const Console& console, const RunCalibration& result) {
     for (const ConstantFit& fit : result.constants) {
         const sim::Constant& c = fit.constant.constant;
         table.add({fit.constant.path,
+                   stated_in(fit.constant),
                    range(c.lo, c.hi),
                    number(c.value),
                    fit.fitted ? number(fit.value) : "",
@@ -80,7 +81,7 @@ void print_meanings(const Console& console, const RunCalibration& result) {
     print_heading(console.out, "What they are", console.color);
     for (const ConstantFit& fit : result.constants) {
         console.out << "  " << fit.constant.path << " (" << joined(fit.constant.files) << ")\n    "
-                    << fit.constant.meaning << '\n';
+                    << fit.constant.meaning << "\n    " << fit.constant.constant.source << '\n';
         if (!fit.groups.empty()) {
             console.out << "    informed by " << joined(fit.groups) << '\n';
         }
