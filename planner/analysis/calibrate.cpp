@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -19,8 +20,8 @@ namespace {
 constexpr double huber_width = 0.03;
 /// What the end of a plausible range costs against its middle, as mean loss of one group.
 constexpr double pull_to_middle = 0.002;
-/// Rounds over all Constants; a fit settles after three to six.
-constexpr int most_rounds = 25;
+/// A fit settles after ten to thirty moves.
+constexpr int most_moves = 300;
 /// A row informs a Constant that moves it by this much across its plausible range.
 constexpr double least_move = 0.02;
 /// Fewer of them may be an accident: a Constant is not fitted to one or two rows.
@@ -55,16 +56,26 @@ public:
     /// The point that is least over all groups but `held_out`.
     GridPoint without(std::size_t held_out) {
         GridPoint point(constants_.size(), as_is);
+        std::vector<std::optional<Move>> moves(point.size());
         for (std::size_t i = 0; i < point.size(); ++i) {
             point[i] = informed_[i] ? grid_middle : as_is;
         }
-        bool changed = true;
-        for (int round = 0; changed && round < most_rounds; ++round) {
-            changed = false;
+        for (int taken = 0; taken < most_moves; ++taken) {
+            std::size_t most = 0;
             for (std::size_t i = 0; i < point.size(); ++i) {
-                const std::int16_t best = point[i] == as_is ? as_is : best_of(i, point, held_out);
-                changed = changed || best != point[i];
-                point[i] = best;
+                if (!moves[i]) {
+                    moves[i] = informed_[i] ? best_move(i, point, held_out) : Move{};
+                }
+                most = moves[i]->gain > moves[most]->gain ? i : most;
+            }
+            if (moves[most]->gain <= 0.0) {
+                break;
+            }
+            point[most] = moves[most]->step;
+            for (std::size_t i = 0; i < point.size(); ++i) {
+                if (share_rows(i, most)) {
+                    moves[i].reset();
+                }
             }
         }
         return point;
@@ -94,6 +105,21 @@ public:
     [[nodiscard]] const std::vector<std::vector<std::size_t>>& groups() const { return groups_; }
 
 private:
+    /// The best step of one Constant with the others as they are.
+    struct Move {
+        std::int16_t step = as_is;
+        double gain = 0.0; ///< loss it saves
+    };
+
+    [[nodiscard]] bool share_rows(std::size_t a, std::size_t b) const {
+        for (std::size_t row = 0; row < rows_.size(); ++row) {
+            if (rows_.moves(a, row) && rows_.moves(b, row)) {
+                return true;
+            }
+        }
+        return a == b;
+    }
+
     [[nodiscard]] std::vector<std::size_t> movers(std::size_t constant, std::size_t group) const {
         std::vector<std::size_t> out;
         for (const std::size_t row : groups_[group]) {
@@ -104,9 +130,8 @@ private:
         return out;
     }
 
-    /// The step of one Constant that is least with the others as they are; the nearest to the
-    /// middle where several are.
-    std::int16_t best_of(std::size_t constant, const GridPoint& now, std::size_t held_out) {
+    /// Of several steps that are least the nearest to the middle.
+    Move best_move(std::size_t constant, const GridPoint& now, std::size_t held_out) {
         std::vector<GridPoint> points;
         for (std::int16_t step = 0; step <= grid_steps; ++step) {
             points.push_back(now);
@@ -129,16 +154,14 @@ private:
                 }
             }
         }
-        std::int16_t best = grid_middle;
-        for (std::int16_t off = 1; off <= grid_middle; ++off) {
+        const auto loss = [&](int step) { return losses[static_cast<std::size_t>(step)]; };
+        int best = grid_middle;
+        for (int off = 1; off <= grid_middle; ++off) {
             for (const int step : {grid_middle - off, grid_middle + off}) {
-                if (losses[static_cast<std::size_t>(step)] <
-                    losses[static_cast<std::size_t>(best)]) {
-                    best = static_cast<std::int16_t>(step);
-                }
+                best = loss(step) < loss(best) ? step : best;
             }
         }
-        return best;
+        return {static_cast<std::int16_t>(best), loss(now[constant]) - loss(best)};
     }
 
     TimedRows& rows_;

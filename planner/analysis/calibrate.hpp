@@ -18,9 +18,9 @@
 /// which decides where the runs do not. What files say today plays no part: it was chosen with the
 /// same runs in view.
 ///
-/// How: coordinate descent over an even grid of each plausible range, in the order of the
-/// Constants, from the middles; each time a whole grid is looked at, so that no step length and no
-/// stopping rule enters.
+/// How: from the middles, the Constant whose best value saves most is given it, again and again
+/// until none saves anything. Each time the whole of an even grid over the plausible range is
+/// looked at, so that no step length and no order of the Constants enters.
 namespace shardplan::plan {
 
 struct CalibrateOptions {
