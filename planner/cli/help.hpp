@@ -64,6 +64,12 @@ inline constexpr VerbHelp sensitivity = {
     "do\n"
     "it alone. Exit code 1: the target is out of reach.\n"};
 
+inline constexpr VerbHelp validate = {
+    "validate", "predict published runs and compare",
+    "  shardplan validate --runs runs.jsonl\n"
+    "  shardplan validate --runs runs.jsonl --by stack,device\n"
+    "  shardplan validate --runs runs.jsonl --json > report.json\n"};
+
 inline constexpr VerbHelp calibrate = {
     "calibrate", "estimate the constants that are fitted to published runs",
     "  shardplan calibrate --runs runs.jsonl\n"
@@ -72,7 +78,7 @@ inline constexpr VerbHelp calibrate = {
     "      --calibration constants.json\n"
     "Groups that share a source are one. Each group is also predicted with constants fitted to "
     "the\n"
-    "others. The same bytes come out of the same records on any machine.\n"};
+    "others. The same records give the same bytes, however many threads work.\n"};
 
 inline constexpr VerbHelp completion = {"completion", "a script that completes command lines",
                                         "  source <(shardplan completion bash)\n"

@@ -240,10 +240,7 @@ void add_explainers(CLI::App& app, Everything& all) {
         all.verb = [&all](const Console& console) { return run_explain(all.explain, console); };
     });
 
-    CLI::App* validate = add_verb(app, all, "validate", "predict published runs and compare",
-                                  "  shardplan validate --runs runs.jsonl\n"
-                                  "  shardplan validate --runs runs.jsonl --by stack,device\n"
-                                  "  shardplan validate --runs runs.jsonl --json > report.json\n");
+    CLI::App* validate = add_verb(app, all, help::validate);
     validate->add_option("--runs", all.validate.runs, "run records, one JSON object per line")
         ->required()
         ->type_name("FILE");

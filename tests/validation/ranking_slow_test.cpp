@@ -9,13 +9,14 @@
 #include "planner/analysis/calibrate.hpp"
 #include "planner/analysis/run_ranking.hpp"
 #include "simulator/io/run_record.hpp"
+#include "tests/validation/runs_path.hpp"
 
 namespace shardplan::plan {
 namespace {
 
 const std::vector<sim::RunRecord>& records() {
     static const std::vector<sim::RunRecord> all = [] {
-        auto read = sim::read_run_records(SHARDPLAN_RUNS);
+        auto read = sim::read_run_records(test::runs_path());
         EXPECT_TRUE(read) << (read ? "" : sim::to_text(read.error()));
         return read ? std::move(read->records) : std::vector<sim::RunRecord>{};
     }();
@@ -47,8 +48,7 @@ std::vector<SweepRanking> sweeps(bool single_node) {
     return out;
 }
 
-std::vector<double> figures(const std::vector<SweepRanking>& sweeps,
-                            double SweepRanking::*figure) {
+std::vector<double> figures(const std::vector<SweepRanking>& sweeps, double SweepRanking::*figure) {
     std::vector<double> out;
     for (const SweepRanking& sweep : sweeps) {
         out.push_back(sweep.*figure);
@@ -94,16 +94,6 @@ TEST(FitToRuns, GroupsLeftOutArePredictedFromTheOthers) {
     const auto alone = std::count_if(result->groups.begin(), result->groups.end(),
                                      [](const HeldOut& g) { return !g.family_elsewhere; });
     EXPECT_EQ(alone, 5);
-}
-
-TEST(FitToRuns, GroupsOfOneSourceAreOne) {
-    const auto result = calibrate_runs(records(), {});
-    ASSERT_TRUE(result);
-    EXPECT_EQ(std::count_if(result->groups.begin(), result->groups.end(),
-                            [](const HeldOut& g) {
-                                return g.group.find(", ") != std::string::npos;
-                            }),
-              1);
 }
 
 } // namespace
