@@ -315,9 +315,9 @@ sim::Result<RunCalibration> calibrate_runs(const std::vector<sim::RunRecord>& al
     const GridPoint all = fit.without(folds);
     if (std::all_of(all.begin(), all.end(), [](std::int16_t step) { return step == as_is; })) {
         return sim::Error{sim::ErrorCode::bad_input, "--runs",
-                          "no constant fitted to runs plays a part in these step times",
-                          "there is nothing to fit; `shardplan validate` shows how far off they "
-                          "are"};
+                          "these step times tell no constant that is fitted to runs",
+                          "give three records or more whose step time a constant moves by 2 %; "
+                          "`shardplan validate` shows how far off predictions are"};
     }
     const GridPoint today(constants->size(), as_is);
     RunCalibration out;

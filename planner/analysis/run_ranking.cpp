@@ -45,11 +45,12 @@ struct Times {
     }
 };
 
-SweepRanking rank_sweep(const std::vector<sim::RunRecord>& records, const Times& times) {
+SweepRanking rank_sweep(const std::vector<sim::RunRecord>& records, const Times& times,
+                        const std::vector<std::string>& by) {
     SweepRanking out;
     const sim::RunRecord& first = records[times.record.front()];
     out.sweep = *first.sweep;
-    out.group = first.group;
+    out.group = group_key(first, by);
     out.rows = static_cast<std::int64_t>(times.record.size());
     const auto least = std::min_element(times.predicted.begin(), times.predicted.end());
     const auto chosen = static_cast<std::size_t>(least - times.predicted.begin());
@@ -136,7 +137,8 @@ double spearman_correlation(const std::vector<double>& a, const std::vector<doub
 }
 
 sim::Result<RunRanking> rank_runs(const std::vector<sim::RunRecord>& records,
-                                  const std::vector<RunPrediction>& predictions) {
+                                  const std::vector<RunPrediction>& predictions,
+                                  const std::vector<std::string>& by) {
     auto reproducer = Reproducer::make();
     if (!reproducer) {
         return reproducer.error();
@@ -144,6 +146,7 @@ sim::Result<RunRanking> rank_runs(const std::vector<sim::RunRecord>& records,
     RunRanking out;
     ByName<Times> sweeps;
     ByName<Times> groups;
+    Times all;
     for (std::size_t i = 0; i < records.size(); ++i) {
         const sim::RunRecord& record = records[i];
         if (!predictions[i].skipped.empty() || record.measured.step_time_s.value_or(0.0) <= 0.0) {
@@ -151,7 +154,8 @@ sim::Result<RunRanking> rank_runs(const std::vector<sim::RunRecord>& records,
         }
         const double seconds = *record.measured.step_time_s;
         if (is_timed(record)) {
-            groups[record.group].add(i, seconds, predictions[i].step_time_s);
+            groups[group_key(record, by)].add(i, seconds, predictions[i].step_time_s);
+            all.add(i, seconds, predictions[i].step_time_s);
         }
         if (record.sweep && usable_for(record, "ranking")) {
             sweeps[*record.sweep].add(i, seconds, predictions[i].step_time_s);
@@ -163,7 +167,7 @@ sim::Result<RunRanking> rank_runs(const std::vector<sim::RunRecord>& records,
     ByName<std::vector<SweepRanking>> sweeps_of;
     for (const auto& [name, times] : sweeps.items()) {
         if (times.record.size() >= least_rows) {
-            out.sweeps.push_back(rank_sweep(records, times));
+            out.sweeps.push_back(rank_sweep(records, times, by));
             sweeps_of[out.sweeps.back().group].push_back(out.sweeps.back());
         }
     }
@@ -172,6 +176,9 @@ sim::Result<RunRanking> rank_runs(const std::vector<sim::RunRecord>& records,
             continue;
         }
         out.groups.push_back(summary_of(name, sweeps_of[name], times));
+    }
+    if (out.groups.size() > 1) {
+        out.groups.push_back(summary_of("all", out.sweeps, all));
     }
     return out;
 }

@@ -15,7 +15,7 @@ namespace shardplan::plan {
 /// The timed records of one sweep: one case in several layouts. Verdicts play no part.
 struct SweepRanking {
     std::string sweep;
-    std::string group; ///< of its first record
+    std::string group; ///< key of its first record
     std::int64_t rows = 0;
     std::string chosen;  ///< id of the record predicted fastest
     double regret = 0.0; ///< its measured time / the best measured time - 1
@@ -24,7 +24,7 @@ struct SweepRanking {
     friend bool operator==(const SweepRanking&, const SweepRanking&) = default;
 };
 
-/// The sweeps of one group, and the order of all its timed records.
+/// The sweeps of the records that share a key, and the order of all their timed records.
 struct GroupRanking {
     std::string name;
     std::int64_t sweeps = 0;
@@ -55,8 +55,9 @@ struct GridRanking {
 
 struct RunRanking {
     std::vector<SweepRanking> sweeps; ///< of four or more timed records, as they first appear
-    std::vector<GroupRanking> groups; ///< with two or more timed records, as they first appear
-    std::vector<GridRanking> grids;   ///< in the order of the records
+    /// With two or more timed records, as they first appear; "all" last if there are several.
+    std::vector<GroupRanking> groups;
+    std::vector<GridRanking> grids; ///< in the order of the records
 
     friend bool operator==(const RunRanking&, const RunRanking&) = default;
 };
@@ -67,9 +68,11 @@ double kendall_tau(const std::vector<double>& a, const std::vector<double>& b);
 /// Correlation of ranks, ties with their mean rank; 0 for fewer than two values or no spread.
 double spearman_correlation(const std::vector<double>& a, const std::vector<double>& b);
 
-/// `predictions[i]` belongs to `records[i]`. Errors: data files that are missing or broken.
+/// `predictions[i]` belongs to `records[i]`; grouped by group_key. Errors: data files that are
+/// missing or broken.
 sim::Result<RunRanking> rank_runs(const std::vector<sim::RunRecord>& records,
-                                  const std::vector<RunPrediction>& predictions);
+                                  const std::vector<RunPrediction>& predictions,
+                                  const std::vector<std::string>& by);
 
 /// The published layout of one record in its grid, whatever its flags.
 GridRanking rank_in_grid(const sim::RunRecord& record, Reproducer& reproducer);

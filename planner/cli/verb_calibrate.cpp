@@ -173,6 +173,7 @@ std::string report_json(const RunCalibration& result) {
         write_errors(json, "fitted", group.fitted);
         if (group.held_out.rows > 0) {
             write_errors(json, "left_out", group.held_out);
+            json.member("bar", bar_of(group));
         }
         json.end_object();
     }

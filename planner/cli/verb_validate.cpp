@@ -224,7 +224,7 @@ int run_validate(const ValidateOptions& options, const Console& console) {
     if (!rows) {
         return fail(console, rows.error());
     }
-    const auto ranking = rank_runs(runs->records, *rows);
+    const auto ranking = rank_runs(runs->records, *rows, by);
     if (!ranking) {
         return fail(console, ranking.error());
     }

@@ -27,7 +27,7 @@ const RunRanking& ranking() {
     static const RunRanking all = [] {
         const auto predictions = predict_runs(records());
         EXPECT_TRUE(predictions);
-        auto out = rank_runs(records(), *predictions);
+        auto out = rank_runs(records(), *predictions, {"group"});
         EXPECT_TRUE(out);
         return std::move(*out);
     }();

@@ -181,7 +181,8 @@ TEST(Calibrate, NothingToFitIsAnError) {
     records.resize(2);
     result = calibrate_runs(records, {});
     ASSERT_FALSE(result);
-    EXPECT_NE(result.error().what.find("no constant"), std::string::npos) << result.error().what;
+    EXPECT_NE(result.error().what.find("tell no constant"), std::string::npos)
+        << result.error().what;
 }
 
 TEST(FittedConstants, AreFewHaveAMeaningAndAPlausibleRange) {

@@ -47,8 +47,8 @@ TEST(RunRanking, RankCorrelationLooksAtRanksOnly) {
 TEST(RunRanking, RegretIsWhatTheLayoutPredictedFastestReallyCosts) {
     const std::vector<sim::RunRecord> records = {timed("a", "s", 1.0), timed("b", "s", 1.2),
                                                  timed("c", "s", 2.0), timed("d", "s", 3.0)};
-    const auto ranking =
-        rank_runs(records, {predicted(5.0), predicted(4.0), predicted(6.0), predicted(7.0)});
+    const auto ranking = rank_runs(
+        records, {predicted(5.0), predicted(4.0), predicted(6.0), predicted(7.0)}, {"group"});
     ASSERT_TRUE(ranking);
     ASSERT_EQ(ranking->sweeps.size(), 1U);
     const SweepRanking& sweep = ranking->sweeps.front();
@@ -67,11 +67,36 @@ TEST(RunRanking, SweepsOfFewerThanFourTimedLayoutsAreNotRanked) {
     const std::vector<RunPrediction> predictions = {predicted(1.0), predicted(2.0), predicted(3.0),
                                                     predicted(4.0)};
     records[3].usable_for = {"time"};
-    EXPECT_TRUE(rank_runs(records, predictions)->sweeps.empty());
+    EXPECT_TRUE(rank_runs(records, predictions, {"group"})->sweeps.empty());
     records[3] = timed("d", "s", 3.0);
     records[3].measured = {};
     records[3].measured.oom = true;
-    EXPECT_TRUE(rank_runs(records, predictions)->sweeps.empty());
+    EXPECT_TRUE(rank_runs(records, predictions, {"group"})->sweeps.empty());
+}
+
+TEST(RunRanking, FollowsTheGroupingAndSumsUp) {
+    std::vector<sim::RunRecord> records;
+    std::vector<RunPrediction> predictions;
+    for (const char* device : {"A", "B"}) {
+        for (const double seconds : {1.0, 2.0, 3.0, 4.0}) {
+            records.push_back(timed(device + std::to_string(seconds), device, seconds));
+            records.back().cluster.device = device;
+            // In order on A, the other way round on B.
+            predictions.push_back(predicted(*device == 'A' ? seconds : 5.0 - seconds));
+        }
+    }
+    const auto ranking = rank_runs(records, predictions, {"device"});
+    ASSERT_TRUE(ranking);
+    ASSERT_EQ(ranking->groups.size(), 3U);
+    EXPECT_EQ(ranking->groups[0].name, "A");
+    EXPECT_DOUBLE_EQ(ranking->groups[0].median_tau, 1.0);
+    EXPECT_DOUBLE_EQ(ranking->groups[1].median_tau, -1.0);
+    EXPECT_DOUBLE_EQ(ranking->groups[1].worst_regret, 3.0);
+    EXPECT_EQ(ranking->groups[2].name, "all");
+    EXPECT_EQ(ranking->groups[2].sweeps, 2);
+    EXPECT_EQ(ranking->groups[2].best_chosen, 1);
+    EXPECT_DOUBLE_EQ(ranking->groups[2].median_regret, 1.5);
+    EXPECT_EQ(rank_runs(records, predictions, {"group"})->groups.size(), 1U);
 }
 
 TEST(RunRanking, PublishedBestIsLookedForInItsGrid) {
