@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "planner/analysis/reproduce.hpp"
-#include "planner/analysis/reproduce_notes.hpp"
 #include "planner/analysis/validate.hpp"
 #include "simulator/estimate/evaluator.hpp"
 
@@ -23,62 +22,6 @@ MemoryPicks picks_of(const sim::Estimate& estimate,
     return out;
 }
 
-/// What a run proves about its software by having started: every way to split that it uses.
-sim::Capabilities everything(sim::Capabilities stated) {
-    const auto all = []<class E>(std::vector<E>& list) {
-        list.clear();
-        for (std::size_t i = 0; i < sim::EnumNames<E>::names.size(); ++i) {
-            list.push_back(static_cast<E>(i));
-        }
-    };
-    all(stated.shards);
-    all(stated.schedules);
-    all(stated.cp_kinds);
-    all(stated.recompute);
-    all(stated.offload_tiers);
-    for (bool* can : {&stated.tensor_parallel, &stated.sequence_parallel, &stated.pipeline_parallel,
-                      &stated.expert_parallel, &stated.expert_tensor_parallel, &stated.hybrid_shard,
-                      &stated.shard_with_pipeline, &stated.kv_replication, &stated.uneven_stages,
-                      &stated.partial_recompute, &stated.adapters}) {
-        *can = true;
-    }
-    stated.interleaving_needs_multiple = false;
-    stated.vocab_multiple = std::max<std::int64_t>(stated.vocab_multiple, 1);
-    return stated;
-}
-
-/// A published layout that the profile of its stack refuses ran all the same: the refusals become
-/// notes, and the estimate is made with a stack that allows them. What is left over is a
-/// contradiction in the record itself.
-sim::Status allow_layout(Reproduction& run) {
-    const auto refusals = [&]() -> sim::Result<std::vector<sim::Refusal>> {
-        const auto resolved = sim::resolve(run.scenario);
-        if (!resolved) {
-            return resolved.error();
-        }
-        return sim::check_layout(run.scenario, resolved->values, run.layout, run.tables);
-    };
-    auto found = refusals();
-    if (!found) {
-        return found.error();
-    }
-    if (found->empty()) {
-        return sim::Done{};
-    }
-    for (const sim::Refusal& refusal : *found) {
-        note(run.notes, "layout." + refusal.field, refusal.rule, "allowed, since it ran");
-    }
-    run.scenario.stack.capabilities = everything(run.scenario.stack.capabilities);
-    found = refusals();
-    if (!found) {
-        return found.error();
-    }
-    if (!found->empty()) {
-        return unusable("layout." + found->front().field, found->front().rule);
-    }
-    return sim::Done{};
-}
-
 RunPrediction skipped(const sim::RunRecord& record, const sim::Error& error) {
     RunPrediction out;
     out.id = record.id;
@@ -87,12 +30,9 @@ RunPrediction skipped(const sim::RunRecord& record, const sim::Error& error) {
 }
 
 RunPrediction predict(const sim::RunRecord& record, Reproducer& reproducer) {
-    auto run = reproducer.reproduce(record);
+    auto run = reproducer.reproduce_as_run(record);
     if (!run) {
         return skipped(record, run.error());
-    }
-    if (const auto allowed = allow_layout(*run); !allowed) {
-        return skipped(record, allowed.error());
     }
     const auto evaluator = sim::Evaluator::make(std::move(run->scenario), run->tables);
     if (!evaluator) {

@@ -35,6 +35,9 @@ public:
     /// Errors: an essential is missing or contradicts another; `where` is "section.key" and `what`
     /// the reason for skipping the record.
     sim::Result<Reproduction> reproduce(const sim::RunRecord& record);
+    /// The same with a layout that is legal: what the profile of its stack refuses of it is
+    /// allowed, since it ran, and becomes a note. Errors also: the layout contradicts itself.
+    sim::Result<Reproduction> reproduce_as_run(const sim::RunRecord& record);
 
     /// The profile of a stack, `generic` where nobody describes it. Errors: broken data files.
     sim::Result<sim::Loaded<sim::StackProfile>> stack(const std::string& name,

@@ -74,7 +74,7 @@ void collect(const sim::RunRecord& record, const RunPrediction& prediction, Coll
         ++out.figures.skipped;
         return;
     }
-    if (usable_for(record, "time") && record.measured.step_time_s.value_or(0.0) > 0.0) {
+    if (is_timed(record)) {
         out.time.push_back(prediction.step_time_s / *record.measured.step_time_s - 1.0);
     }
     collect_memory(record, prediction, out);
@@ -128,6 +128,10 @@ ErrorFigures error_figures(const std::vector<double>& errors) {
                    [](double error) { return std::abs(error); });
     return {static_cast<std::int64_t>(errors.size()), median_of(sizes), percentile_of(sizes, 0.9),
             median_of(errors)};
+}
+
+bool is_timed(const sim::RunRecord& record) {
+    return usable_for(record, "time") && record.measured.step_time_s.value_or(0.0) > 0.0;
 }
 
 double predicted_gib(const RunPrediction& prediction, const sim::RunMemory& entry) {

@@ -75,6 +75,8 @@ double median_of(std::vector<double> values);
 double percentile_of(std::vector<double> values, double share);
 ErrorFigures error_figures(const std::vector<double>& errors);
 
+/// True if the record has a step time that may be scored.
+bool is_timed(const sim::RunRecord& record);
 /// The predicted figure, in GiB, that a memory entry is compared with; analytic entries are
 /// compared with what is allocated.
 double predicted_gib(const RunPrediction& prediction, const sim::RunMemory& entry);

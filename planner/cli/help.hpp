@@ -64,6 +64,22 @@ inline constexpr VerbHelp sensitivity = {
     "do\n"
     "it alone. Exit code 1: the target is out of reach.\n"};
 
+inline constexpr VerbHelp validate = {
+    "validate", "predict published runs and compare",
+    "  shardplan validate --runs runs.jsonl\n"
+    "  shardplan validate --runs runs.jsonl --by stack,device\n"
+    "  shardplan validate --runs runs.jsonl --json > report.json\n"};
+
+inline constexpr VerbHelp calibrate = {
+    "calibrate", "estimate the constants that are fitted to published runs",
+    "  shardplan calibrate --runs runs.jsonl\n"
+    "  shardplan calibrate --runs runs.jsonl --exclude my-group -o constants.json\n"
+    "  shardplan estimate -m llama-3-70b -c dgx-h100 -g 64 --layout tp8,sp,pp4,mb1,zero1 \\\n"
+    "      --calibration constants.json\n"
+    "Groups that share a source are one. Each group is also predicted with constants fitted to "
+    "the\n"
+    "others. The same records give the same bytes, however many threads work.\n"};
+
 inline constexpr VerbHelp completion = {"completion", "a script that completes command lines",
                                         "  source <(shardplan completion bash)\n"
                                         "  shardplan completion fish | source\n"};

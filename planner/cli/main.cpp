@@ -44,6 +44,7 @@ struct Everything {
     SweepOptions sweep;
     SensitivityOptions sensitivity;
     ValidateOptions validate;
+    CalibrateVerbOptions calibrate;
     std::function<int(const Console&)> verb;
 };
 
@@ -239,10 +240,7 @@ void add_explainers(CLI::App& app, Everything& all) {
         all.verb = [&all](const Console& console) { return run_explain(all.explain, console); };
     });
 
-    CLI::App* validate = add_verb(app, all, "validate", "predict published runs and compare",
-                                  "  shardplan validate --runs runs.jsonl\n"
-                                  "  shardplan validate --runs runs.jsonl --by stack,device\n"
-                                  "  shardplan validate --runs runs.jsonl --json > report.json\n");
+    CLI::App* validate = add_verb(app, all, help::validate);
     validate->add_option("--runs", all.validate.runs, "run records, one JSON object per line")
         ->required()
         ->type_name("FILE");
@@ -254,6 +252,7 @@ void add_explainers(CLI::App& app, Everything& all) {
         ->delimiter(',')
         ->type_name("KEY,...");
     validate->add_flag("--notes", all.validate.notes, "with --json: what each row assumed");
+    validate->add_flag("--sweeps", all.validate.sweeps, "every sweep, not only their groups");
     validate->callback([&all] {
         all.verb = [&all](const Console& console) { return run_validate(all.validate, console); };
     });
@@ -341,6 +340,24 @@ void add_sensitivity(CLI::App& app, Everything& all) {
         all.verb = [&all](const Console& console) {
             return run_sensitivity(all.sensitivity, console);
         };
+    });
+}
+
+void add_calibrate(CLI::App& app, Everything& all) {
+    CLI::App* verb = add_verb(app, all, help::calibrate);
+    verb->add_option("--runs", all.calibrate.runs, "run records, one JSON object per line")
+        ->required()
+        ->type_name("FILE");
+    verb->add_option("--exclude", all.calibrate.exclude,
+                     "group of records that is not looked at; may be repeated")
+        ->expected(1)
+        ->take_all()
+        ->type_name("GROUP");
+    verb->add_option("-o,--output", all.calibrate.output,
+                     "write what --calibration takes; - for stdout")
+        ->type_name("FILE");
+    verb->callback([&all] {
+        all.verb = [&all](const Console& console) { return run_calibrate(all.calibrate, console); };
     });
 }
 
@@ -449,6 +466,7 @@ int main(int argc, char** argv) {
     add_calendar(app, all);
     add_sweep(app, all);
     add_sensitivity(app, all);
+    add_calibrate(app, all);
     add_completion(app, all);
 
     const std::vector<std::string> arguments(argv + 1, argv + argc);

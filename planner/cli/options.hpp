@@ -142,7 +142,14 @@ struct CalendarOptions {
 struct ValidateOptions {
     std::string runs;
     std::vector<std::string> by;
-    bool notes = false; ///< also what was assumed for each record
+    bool notes = false;  ///< also what was assumed for each record
+    bool sweeps = false; ///< every sweep, not only the groups
+};
+
+struct CalibrateVerbOptions {
+    std::string runs;
+    std::vector<std::string> exclude;
+    std::string output; ///< "-": standard output, in place of the report
 };
 
 } // namespace shardplan::plan::cli

@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "planner/analysis/run_ranking.hpp"
 #include "planner/analysis/validate.hpp"
+#include "planner/cli/present_ranking.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/json.hpp"
@@ -200,6 +202,13 @@ void print_skipped(const Console& console, const std::vector<RunPrediction>& row
 
 } // namespace
 
+void print_problems(const Console& console, const sim::RunRecords& runs) {
+    for (const sim::Error& problem : runs.problems) {
+        console.err << "warning: " << problem.where << ": " << problem.what << " (" << problem.hint
+                    << ")\n";
+    }
+}
+
 int run_validate(const ValidateOptions& options, const Console& console) {
     const std::vector<std::string> by =
         options.by.empty() ? std::vector<std::string>{"group"} : options.by;
@@ -210,13 +219,14 @@ int run_validate(const ValidateOptions& options, const Console& console) {
     if (!runs) {
         return fail(console, runs.error());
     }
-    for (const sim::Error& problem : runs->problems) {
-        console.err << "warning: " << problem.where << ": " << problem.what << " (" << problem.hint
-                    << ")\n";
-    }
+    print_problems(console, *runs);
     const auto rows = predict_runs(runs->records);
     if (!rows) {
         return fail(console, rows.error());
+    }
+    const auto ranking = rank_runs(runs->records, *rows, by);
+    if (!ranking) {
+        return fail(console, ranking.error());
     }
     auto groups = score_predictions(runs->records, *rows, by);
     if (console.json) {
@@ -229,7 +239,9 @@ int run_validate(const ValidateOptions& options, const Console& console) {
         for (const RunPrediction& row : *rows) {
             write_row(json, row, options.notes);
         }
-        json.end_array().end_object();
+        json.end_array();
+        write_ranking(json, *ranking);
+        json.end_object();
         console.out << json.str();
         return exit_code::yes;
     }
@@ -244,6 +256,7 @@ int run_validate(const ValidateOptions& options, const Console& console) {
         print_rows(console, runs->records, *rows);
     }
     print_groups(console, groups);
+    print_ranking(console, *ranking, options.sweeps);
     if (rows->size() > few) {
         print_skipped(console, *rows);
     }

@@ -2,6 +2,7 @@
 
 #include "planner/cli/console.hpp"
 #include "planner/cli/options.hpp"
+#include "simulator/io/run_record.hpp"
 
 /// The verbs of the program. Each writes its answer to the console and returns the exit code.
 namespace shardplan::plan::cli {
@@ -31,5 +32,10 @@ int run_fit(const FitOptions& options, const Console& console);
 int run_calendar(const CalendarOptions& options, const Console& console);
 /// Published runs predicted and compared.
 int run_validate(const ValidateOptions& options, const Console& console);
+/// Constants fitted to published runs.
+int run_calibrate(const CalibrateVerbOptions& options, const Console& console);
+
+/// Lines of a file of run records that were lost or doubted, as warnings.
+void print_problems(const Console& console, const sim::RunRecords& runs);
 
 } // namespace shardplan::plan::cli

@@ -286,7 +286,10 @@ void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& o
             ? p.placed->watts / p.tokens_per_second * million / joules_per_kilowatt_hour
             : 0.0;
     fill_links(p, out.links);
-    out.calibrated = !prepared.scenario.calibration.entries.empty();
+    const std::vector<CalibrationEntry>& entries = prepared.scenario.calibration.entries;
+    out.calibrated = std::any_of(entries.begin(), entries.end(), [](const CalibrationEntry& e) {
+        return e.origin == Origin::own_measurement;
+    });
 }
 
 Estimate Evaluator::estimate(const Layout& layout, Workspace& workspace) const {

@@ -6,23 +6,43 @@
 
 #include "simulator/io/setting.hpp"
 #include "simulator/spec/cluster_check.hpp"
+#include "simulator/spec/constants.hpp"
 #include "simulator/units/in_quotes.hpp"
 
 namespace shardplan::sim {
 
 namespace {
 
+/// The Constant at `path` below `target`, if there is one.
+template <class T>
+const Constant* find_constant(T& target, const std::string& path) {
+    const Constant* found = nullptr;
+    for_each_constant(target, "", [&](const std::string& at, const FieldMeta&, const Constant& c) {
+        found = at == path ? &c : found;
+    });
+    return found;
+}
+
 /// Writes one entry over the Constant at `path` of `target`.
 template <class T>
 Status set_constant(T& target, const CalibrationEntry& entry, const std::string& path,
                     const std::string& where) {
+    const Constant* now = find_constant(target, path);
+    const bool fitted = entry.origin == Origin::fitted_to_runs;
+    if (now != nullptr && fitted && now->origin != Origin::fitted_to_runs) {
+        return Done{};
+    }
+    // A fitted value stays inside the plausible range; a measured one makes its own.
     const double spread = entry.value * entry.residual;
+    const double lo = fitted && now != nullptr ? now->lo : std::max(0.0, entry.value - spread);
+    const double hi = fitted && now != nullptr ? now->hi : entry.value + spread;
     const std::pair<const char*, std::string> parts[] = {
         {".value", fmt::format("{:.17g}", entry.value)},
-        {".lo", fmt::format("{:.17g}", std::max(0.0, entry.value - spread))},
-        {".hi", fmt::format("{:.17g}", entry.value + spread)},
+        {".lo", fmt::format("{:.17g}", lo)},
+        {".hi", fmt::format("{:.17g}", hi)},
         {".sigma", fmt::format("{:.17g}", entry.residual)},
-        {".origin", "own_measurement"},
+        {".origin", std::string(name_of(entry.origin))},
+        {".unconfirmed", entry.unconfirmed ? "true" : "false"},
         {".source", entry.source.empty() ? "calibration" : entry.source},
     };
     for (const auto& [field_name, text] : parts) {
@@ -33,20 +53,50 @@ Status set_constant(T& target, const CalibrationEntry& entry, const std::string&
     return Done{};
 }
 
+/// A stack goes by its own name and by that of the profile it is derived from.
+Status apply_to_stack(const CalibrationEntry& entry, const std::string& path,
+                      const std::string& where, StackProfile& stack) {
+    const bool meant =
+        entry.subject.empty() || entry.subject == stack.name || entry.subject == stack.derived_from;
+    if (!meant) {
+        return Done{};
+    }
+    Status status = set_constant(stack, entry, path, where);
+    return status ? check_stack(stack, where) : status;
+}
+
+Status apply_to_devices(const CalibrationEntry& entry, const std::string& path,
+                        const std::string& where, std::vector<Device>& devices) {
+    for (Device& device : devices) {
+        if (entry.subject.empty() || entry.subject == device.name) {
+            Status status = set_constant(device, entry, path, where);
+            status = status ? check_compute(device.compute, where) : status;
+            if (!status) {
+                return status;
+            }
+        }
+    }
+    return Done{};
+}
+
 Status apply_entry(const CalibrationEntry& entry, const std::string& where, Scenario& scenario) {
     constexpr std::string_view stack_prefix = "stack.";
+    constexpr std::string_view device_prefix = "device.";
     constexpr std::string_view fabric_prefix = "fabric.";
     const std::string_view path = entry.path;
     if (path.starts_with(stack_prefix)) {
-        Status status = set_constant(scenario.stack, entry,
-                                     std::string(path.substr(stack_prefix.size())), where);
-        return status ? check_stack(scenario.stack, where) : status;
+        return apply_to_stack(entry, std::string(path.substr(stack_prefix.size())), where,
+                              scenario.stack);
+    }
+    if (path.starts_with(device_prefix)) {
+        return apply_to_devices(entry, std::string(path.substr(device_prefix.size())), where,
+                                scenario.devices);
     }
     const std::size_t dot = path.find('.', fabric_prefix.size());
     if (!path.starts_with(fabric_prefix) || dot == std::string_view::npos) {
         return Error{ErrorCode::not_found, where, in_quotes(entry.path) + " names no constant",
-                     "write stack.time.NAME, stack.memory.NAME or fabric.KIND.NAME, as in "
-                     "fabric.infiniband.step_latency"};
+                     "write stack.time.NAME, stack.memory.NAME, device.compute.NAME or "
+                     "fabric.KIND.NAME, as in fabric.infiniband.step_latency"};
     }
     const std::string_view kind = path.substr(fabric_prefix.size(), dot - fabric_prefix.size());
     for (FabricProfile& fabric : scenario.fabrics) {

@@ -4,10 +4,12 @@
 
 namespace shardplan::sim {
 
-/// Puts the measured values of `scenario.calibration` in place of the Constants they name:
-/// "stack.time.NAME", "stack.memory.NAME" or "fabric.KIND.NAME". Origin becomes own_measurement,
-/// the range the residual's. Entries for a network the scenario does not use are left alone.
-/// Errors: a path that names no Constant (with the nearest one), a value out of its bounds.
+/// Puts the values of `scenario.calibration` in place of the Constants they name:
+/// "stack.time.NAME", "stack.memory.NAME", "device.compute.NAME" or "fabric.KIND.NAME". A measured
+/// value brings its own range, that of the residual; one fitted to runs keeps the plausible range,
+/// and leaves Constants of another origin alone. So are entries for a stack, device or network the
+/// scenario does not use. Errors: a path that names no Constant (with the nearest one), a value out
+/// of its bounds.
 Status apply_calibration(Scenario& scenario);
 
 } // namespace shardplan::sim

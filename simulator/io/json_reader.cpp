@@ -384,6 +384,12 @@ void JsonReader::object(const FieldMeta& meta, ObjectAccess& fields) {
     if (node != nullptr && json == nullptr) {
         return wrong_type(meta, *node, "an object", "put it in braces: { ... }");
     }
+    // A Constant stated over another one is confirmed or not by its own words.
+    auto* constant = dynamic_cast<FieldsOf<Constant>*>(&fields);
+    if (constant != nullptr && json != nullptr &&
+        std::find(json->keys.begin(), json->keys.end(), "origin") != json->keys.end()) {
+        constant->value().unconfirmed = false;
+    }
     // An absent object is visited too: each of its defaults is noted.
     if (is_element) {
         visit_scope(json, fields);

@@ -253,6 +253,7 @@ RunRecord read_record(const JsonValue& json, std::vector<Error>& problems) {
     in.get("flags", record.flags);
     in.get("usable_for", record.usable_for);
     in.get("essentials_missing", record.essentials_missing);
+    in.get("sweep", record.sweep);
     in.get("noise", record.noise);
     read_model(in.section("model"), record.model);
     read_cluster(in.section("cluster"), record.cluster);

@@ -108,6 +108,8 @@ struct RunRecord {
     std::int64_t line = 0; ///< in the file it was read from, from 1
     bool complete = false;
     std::vector<std::string> flags, usable_for, essentials_missing;
+    /// Records with the same text differ in layout and kernels only, so that they can be ranked.
+    std::optional<std::string> sweep;
     std::optional<double> noise; ///< relative spread of the step time of this case
     RunModel model;
     RunCluster cluster;

@@ -10,24 +10,34 @@ namespace shardplan::sim {
 
 /// One measured or fitted value that replaces a Constant: `path` names it as explain prints it.
 struct CalibrationEntry {
-    std::string path;    ///< "stack.time.gemm_efficiency", "fabric.infiniband.step_latency"
-    std::string subject; ///< device or fabric it holds for
+    /// "stack.time.launch", "device.compute.matrix_efficiency", "fabric.infiniband.step_latency"
+    std::string path;
+    std::string subject; ///< stack, device or fabric it holds for; empty: any
     double value = 0.0;
     double size_lo = 0.0; ///< range of sizes (bytes or flops) it was fitted on
     double size_hi = 0.0;
     double residual = 0.0; ///< relative
     std::int64_t samples = 0;
     std::string source;
+    /// own_measurement; or fitted_to_runs, which gives way to everything else: it replaces a
+    /// Constant of that origin only.
+    Origin origin = Origin::own_measurement;
+    bool unconfirmed = false; ///< as in Constant
 
     friend bool operator==(const CalibrationEntry&, const CalibrationEntry&) = default;
 };
 
-/// What was measured on one machine. Precedence: measured here > fabric fit > stack > device.
+/// What was measured on one machine, or fitted to published runs. Precedence: measured here >
+/// fabric fit > stack > device.
 struct Calibration {
     std::string id;
     std::string date;
     std::string machine;
     std::vector<CalibrationEntry> entries;
+    std::string tool;                  ///< program and version that wrote it
+    std::string input;                 ///< name and content hash of what it was fitted to
+    std::vector<std::string> groups;   ///< of runs, used
+    std::vector<std::string> excluded; ///< of runs, left out on purpose
 
     friend bool operator==(const Calibration&, const Calibration&) = default;
 };

@@ -73,6 +73,11 @@ void describe(FieldVisitor& v, Constant& x) {
            .doc = "Relative standard deviation of the value, for bands.",
            .lo = 0.0},
           x.sigma);
+    field(v,
+          {.key = "unconfirmed",
+           .label = "unconfirmed",
+           .doc = "Fitted to a single group of runs; its spread is that of the plausible range."},
+          x.unconfirmed);
 }
 
 } // namespace shardplan::sim

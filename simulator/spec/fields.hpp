@@ -156,6 +156,7 @@ class FieldsOf final : public ObjectAccess {
 public:
     explicit FieldsOf(T& value) : value_(value) {}
     void visit_fields(FieldVisitor& v) override { describe(v, value_); }
+    [[nodiscard]] T& value() { return value_; }
 
 private:
     T& value_;

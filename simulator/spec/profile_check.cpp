@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "simulator/spec/cluster_check.hpp"
+#include "simulator/spec/constants.hpp"
 
 namespace shardplan::sim {
 
@@ -68,87 +69,27 @@ Status check_constant(const Constant& c, std::string_view key, const std::string
     if (is_fraction(key) && c.value > 1.0) {
         return problem(where + "/value", "a fraction above 1", "write a value between 0 and 1");
     }
+    if (c.unconfirmed && c.origin != Origin::fitted_to_runs) {
+        return problem(where + "/unconfirmed", "only a value fitted to runs can be unconfirmed",
+                       "leave the key out");
+    }
     return Done{};
 }
 
-/// Reads the members of an object that is a Constant; `is_constant` tells whether it was one.
-class ConstantReader final : public FieldVisitor {
-public:
-    Constant constant;
-    bool is_constant = false;
-
-    void quantity(const FieldMeta& meta, Dimension /*dimension*/, double& base) override {
-        for (const auto& [key, target] : {std::pair{std::string_view("value"), &constant.value},
-                                          std::pair{std::string_view("lo"), &constant.lo},
-                                          std::pair{std::string_view("hi"), &constant.hi}}) {
-            if (meta.key == key) {
-                *target = base;
-            }
-        }
-    }
-    void text(const FieldMeta& meta, std::string& value) override {
-        if (meta.key == "source") {
-            constant.source = value;
-        } else if (meta.key == "unit") {
-            constant.unit = value;
-        }
-    }
-    void choice(const FieldMeta& meta, std::span<const std::string_view> names,
-                std::size_t& index) override {
-        if (meta.key == "unit") {
-            constant.unit = names[index];
-        }
-        is_constant = is_constant || meta.key == "origin";
-    }
-    void integer(const FieldMeta& /*meta*/, std::int64_t& /*value*/) override {}
-    void flag(const FieldMeta& /*meta*/, bool& /*value*/) override {}
-    void list(const FieldMeta& /*meta*/, ListAccess& /*items*/) override {}
-    void map(const FieldMeta& /*meta*/, MapAccess& /*items*/) override {}
-    void object(const FieldMeta& /*meta*/, ObjectAccess& /*fields*/) override {}
-    bool optional(const FieldMeta& /*meta*/, bool present) override { return present; }
-};
-
-/// Checks every Constant below a value, in the order of its fields; keeps the first problem.
-class ConstantWalk final : public FieldVisitor {
-public:
-    explicit ConstantWalk(std::string where) : where_(std::move(where)) {}
-    [[nodiscard]] const Status& status() const { return status_; }
-
-    void object(const FieldMeta& meta, ObjectAccess& fields) override {
-        if (!status_) {
-            return;
-        }
-        const std::size_t length = where_.size();
-        where_ += "/" + std::string(meta.key);
-        ConstantReader reader;
-        fields.visit_fields(reader);
-        if (reader.is_constant) {
-            status_ = check_constant(reader.constant, meta.key, where_);
-        } else {
-            fields.visit_fields(*this);
-        }
-        where_.resize(length);
-    }
-    void quantity(const FieldMeta& /*meta*/, Dimension /*dim*/, double& /*base*/) override {}
-    void text(const FieldMeta& /*meta*/, std::string& /*value*/) override {}
-    void choice(const FieldMeta& /*meta*/, std::span<const std::string_view> /*names*/,
-                std::size_t& /*index*/) override {}
-    void integer(const FieldMeta& /*meta*/, std::int64_t& /*value*/) override {}
-    void flag(const FieldMeta& /*meta*/, bool& /*value*/) override {}
-    void list(const FieldMeta& /*meta*/, ListAccess& /*items*/) override {}
-    void map(const FieldMeta& /*meta*/, MapAccess& /*items*/) override {}
-    bool optional(const FieldMeta& /*meta*/, bool present) override { return present; }
-
-private:
-    std::string where_;
-    Status status_ = Done{};
-};
-
+/// Checks every Constant of a profile in the order of its fields; the first problem.
 template <Described T>
 Status check_constants(T profile, const std::string& where) {
-    ConstantWalk walk(where);
-    describe(walk, profile);
-    return walk.status();
+    Status status = Done{};
+    for_each_constant(
+        profile, "", [&](const std::string& path, const FieldMeta& meta, const Constant& c) {
+            if (status) {
+                std::string pointer = where + "/" + path;
+                std::replace(pointer.begin() + static_cast<std::ptrdiff_t>(where.size()),
+                             pointer.end(), '.', '/');
+                status = check_constant(c, meta.key, pointer);
+            }
+        });
+    return status;
 }
 
 // --- the rest --------------------------------------------------------------------------------

@@ -26,6 +26,9 @@ struct Constant {
     double lo = 0.0;     ///< plausible range
     double hi = 0.0;
     double sigma = 0.0; ///< relative standard deviation, for bands
+    /// Fitted to a single group of runs: no other confirms the value, and the spread is that of the
+    /// whole plausible range.
+    bool unconfirmed = false;
 
     friend bool operator==(const Constant&, const Constant&) = default;
 };

@@ -2,7 +2,6 @@
 // the project promises; the whole report is printed, so that a failure shows where it stands.
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <iostream>
 
 #include <gtest/gtest.h>
@@ -11,15 +10,10 @@
 #include "planner/analysis/validate.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/spec/parameters.hpp"
+#include "tests/validation/runs_path.hpp"
 
 namespace shardplan::plan {
 namespace {
-
-/// The file that the build unpacks beside the program.
-std::string runs_path() {
-    const std::filesystem::path program(SHARDPLAN_PROGRAM);
-    return (program.parent_path().parent_path() / "test_data" / "runs.jsonl").string();
-}
 
 /// Records with their predictions, read once.
 struct Runs {
@@ -30,7 +24,7 @@ struct Runs {
 const Runs& runs() {
     static const Runs all = [] {
         Runs out;
-        auto records = sim::read_run_records(runs_path());
+        auto records = sim::read_run_records(test::runs_path());
         EXPECT_TRUE(records) << (records ? "" : sim::to_text(records.error()));
         if (!records) {
             return out;
@@ -91,7 +85,7 @@ bool is_small(const sim::RunRecord& record) {
 
 TEST(Validation, ReportOfEveryPublishedRun) {
     const cli::Console console{std::cout, std::cerr};
-    EXPECT_EQ(cli::run_validate({runs_path(), {"group"}, false}, console), 0);
+    EXPECT_EQ(cli::run_validate({test::runs_path(), {"group"}, false}, console), 0);
 }
 
 TEST(Validation, EveryCompleteRunIsPredicted) {

@@ -32,10 +32,10 @@ TEST(ValidateVerb, JsonHasARowForEachRecordWithTheAgreedKeys) {
         "runs.jsonl", record("first", R"(, "measured": {"step_time_s": 1.0})") +
                           record("second", R"(, "essentials_missing": ["layout.recompute"])"));
     const Answer answer =
-        run_verb(run_validate, ValidateOptions{runs.path(), {}, false}, {.json = true});
+        run_verb(run_validate, ValidateOptions{runs.path(), {}, false, false}, {.json = true});
     ASSERT_EQ(answer.code, 0) << answer.err;
     const sim::JsonValue json = parsed(answer.out);
-    EXPECT_EQ(json.keys(), (std::vector<std::string>{"groups", "rows"}));
+    EXPECT_EQ(json.keys(), (std::vector<std::string>{"groups", "rows", "ranking"}));
     const sim::JsonValue rows = *json.find("rows");
     ASSERT_EQ(rows.size(), 2U);
     EXPECT_EQ(rows.at(0).keys(),
@@ -54,7 +54,8 @@ TEST(ValidateVerb, ReportShowsFiguresVerdictsAndWhatWasSkipped) {
     const TemporaryFile runs(
         "runs.jsonl", record("first", R"(, "measured": {"step_time_s": 1.0})") +
                           record("second", R"(, "essentials_missing": ["layout.recompute"])"));
-    const Answer answer = run_verb(run_validate, ValidateOptions{runs.path(), {"stack"}, false});
+    const Answer answer =
+        run_verb(run_validate, ValidateOptions{runs.path(), {"stack"}, false, false});
     ASSERT_EQ(answer.code, 0) << answer.err;
     for (const char* words : {"2 records, 1 predicted, 1 skipped", "megatron-core", "step time",
                               "Verdict", "missing: layout.recompute"}) {
@@ -62,17 +63,46 @@ TEST(ValidateVerb, ReportShowsFiguresVerdictsAndWhatWasSkipped) {
     }
 }
 
+TEST(ValidateVerb, SweepsAndPublishedBestsAreRanked) {
+    std::string lines;
+    for (const char* seconds : {"1.0", "1.1", "1.2", "1.3"}) {
+        std::string line = record(
+            "run-" + std::string(seconds),
+            R"(, "sweep": "case", "flags": ["best-of-search"], "measured": {"step_time_s": )" +
+                std::string(seconds) + "}");
+        const std::string usable = R"("memory", "fit")";
+        line.replace(line.find(usable), usable.size(), R"("ranking")");
+        lines += line;
+    }
+    const TemporaryFile runs("runs.jsonl", lines);
+    ValidateOptions options{runs.path(), {}, false, true};
+    const Answer text = run_verb(run_validate, options);
+    for (const char* words :
+         {"Order of step times", "Sweeps", "Best of a search", "median tau", "among our first 5"}) {
+        EXPECT_NE(text.out.find(words), std::string::npos) << words << text.out;
+    }
+    const Answer answer = run_verb(run_validate, options, {.json = true});
+    const sim::JsonValue ranking = *parsed(answer.out).find("ranking");
+    EXPECT_EQ(ranking.keys(), (std::vector<std::string>{"groups", "sweeps", "grids"}));
+    const sim::JsonValue sweep = ranking.find("sweeps")->at(0);
+    EXPECT_EQ(*sweep.find("rows")->as_int(), 4);
+    // All four are one layout, so that the first is chosen, and it was the best.
+    EXPECT_EQ(*sweep.find("chosen")->as_string(), "run-1.0");
+    EXPECT_EQ(*sweep.find("regret")->as_double(), 0.0);
+    EXPECT_EQ(ranking.find("grids")->size(), 4U);
+}
+
 TEST(ValidateVerb, BrokenLinesAreWarningsAndTheOthersCount) {
     const TemporaryFile runs("runs.jsonl", record("first", "") + "{broken\n");
     const Answer answer =
-        run_verb(run_validate, ValidateOptions{runs.path(), {}, false}, {.json = true});
+        run_verb(run_validate, ValidateOptions{runs.path(), {}, false, false}, {.json = true});
     EXPECT_EQ(answer.code, 0);
     EXPECT_NE(answer.err.find(":2"), std::string::npos) << answer.err;
     EXPECT_EQ(parsed(answer.out).find("rows")->size(), 1U);
 }
 
 TEST(ValidateVerb, FileThatIsNotThereIsBadInput) {
-    const Answer answer = run_verb(run_validate, ValidateOptions{"no-such-file", {}, false});
+    const Answer answer = run_verb(run_validate, ValidateOptions{"no-such-file", {}, false, false});
     EXPECT_EQ(answer.code, 2);
     EXPECT_NE(answer.err.find("no-such-file"), std::string::npos);
     EXPECT_TRUE(answer.out.empty());

@@ -33,6 +33,52 @@ TEST(Calibration, MeasuredValuesReplaceTheConstantsTheyName) {
     EXPECT_EQ(scenario.fabrics.front().step_latency.value, 3e-6);
 }
 
+TEST(Calibration, EntriesOfOtherStacksAndDevicesAreLeftAlone) {
+    CalibrationEntry entry{"stack.time.step_overhead", "nanotron", 0.25, 0, 0, 0.1, 5, "probe"};
+    Scenario scenario = with_entry(entry);
+    const Scenario before = scenario;
+    ASSERT_TRUE(apply_calibration(scenario));
+    EXPECT_EQ(scenario, before);
+    scenario.stack.derived_from = "nanotron"; // a profile of the user's own
+    ASSERT_TRUE(apply_calibration(scenario));
+    EXPECT_EQ(scenario.stack.time.step_overhead.value, 0.25);
+
+    entry = {"device.compute.matrix_efficiency", "H100-SXM-80GB", 0.6, 0, 0, 0.1, 5, "probe"};
+    scenario = with_entry(entry);
+    ASSERT_EQ(scenario.devices.front().name, "H100-SXM-80GB");
+    scenario.devices.front().compute = *load_architecture("hopper");
+    ASSERT_TRUE(apply_calibration(scenario));
+    EXPECT_EQ(scenario.devices.front().compute.matrix_efficiency.value, 0.6);
+    scenario.devices.front().name = "another";
+    scenario.calibration.entries.front().value = 0.5;
+    ASSERT_TRUE(apply_calibration(scenario));
+    EXPECT_EQ(scenario.devices.front().compute.matrix_efficiency.value, 0.6);
+}
+
+TEST(Calibration, WhatIsFittedToRunsKeepsTheRangeAndGivesWayToAnythingHarder) {
+    CalibrationEntry entry{"stack.time.step_overhead", "", 0.02, 0, 0, 0.4, 5, "runs"};
+    entry.origin = Origin::fitted_to_runs;
+    entry.unconfirmed = true;
+    Scenario scenario = with_entry(entry);
+    Constant& c = scenario.stack.time.step_overhead;
+    c.origin = Origin::fitted_to_runs;
+    c.lo = 0.005;
+    c.hi = 0.04;
+    ASSERT_TRUE(apply_calibration(scenario));
+    EXPECT_EQ(c.value, 0.02);
+    EXPECT_EQ(c.lo, 0.005);
+    EXPECT_EQ(c.hi, 0.04);
+    EXPECT_EQ(c.sigma, 0.4);
+    EXPECT_EQ(c.origin, Origin::fitted_to_runs);
+    EXPECT_TRUE(c.unconfirmed);
+
+    c.origin = Origin::own_measurement;
+    c.unconfirmed = false;
+    scenario.calibration.entries.front().value = 0.03;
+    ASSERT_TRUE(apply_calibration(scenario));
+    EXPECT_EQ(c.value, 0.02);
+}
+
 TEST(Calibration, PathsThatNameNothingAndValuesThatCannotBeAreRefused) {
     Scenario scenario = with_entry({"no.such.thing", "", 1.0, 0, 0, 0.0, 1, ""});
     EXPECT_FALSE(apply_calibration(scenario));

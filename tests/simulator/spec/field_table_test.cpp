@@ -5,7 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "simulator/io/json.hpp"
-#include "simulator/spec/fields.hpp"
+#include "simulator/spec/constants.hpp"
+#include "simulator/spec/scenario.hpp"
 #include "tests/simulator/io/sample_types.hpp"
 
 namespace shardplan::sim {
@@ -87,6 +88,40 @@ TEST(Constant, IsReadWithItsProvenance) {
     EXPECT_EQ(*constant,
               (Constant{2e-6, "s", Origin::own_measurement, "a run", "", 1e-6, 3e-6, 0.2}));
     EXPECT_EQ(read_described<Constant>(write_described(*constant), "").value(), *constant);
+}
+
+TEST(Constant, IsNoLongerUnconfirmedWhereAnotherOneIsStatedOverIt) {
+    FabricProfile base;
+    base.step_latency = {2e-6, "s", Origin::fitted_to_runs, "a run", "", 1e-6, 3e-6, 0.3, true};
+    const auto over = [&](const char* text) {
+        const auto json = JsonValue::parse(text, "c.json");
+        EXPECT_TRUE(json);
+        return read_described_over(base, *json).value().step_latency;
+    };
+    EXPECT_TRUE(over(R"({"step_latency": {"value": 1e-06}})").unconfirmed);
+    const Constant stated = over(
+        R"({"step_latency": {"value": 1e-06, "unit": "s", "origin": "assumed", "source": "x"}})");
+    EXPECT_FALSE(stated.unconfirmed);
+    EXPECT_EQ(stated.value, 1e-6);
+}
+
+TEST(Constant, AllAreFoundAndCanBeChangedWhereverTheyStand) {
+    Scenario scenario;
+    scenario.devices.resize(2);
+    scenario.fabrics.resize(1);
+    std::vector<std::string> paths;
+    for_each_constant(scenario, "s",
+                      [&](const std::string& path, const FieldMeta& /*meta*/, Constant& c) {
+                          paths.push_back(path);
+                          c.value = static_cast<double>(paths.size());
+                      });
+    for (const char* path : {"s.stack.time.launch", "s.devices[1].compute.matrix_efficiency",
+                             "s.fabrics[0].step_latency"}) {
+        EXPECT_EQ(std::count(paths.begin(), paths.end(), path), 1) << path;
+    }
+    EXPECT_EQ(scenario.fabrics[0].ramp.value, static_cast<double>(paths.size()));
+    EXPECT_EQ(scenario.devices[0].compute.matrix_efficiency.value + 1.0,
+              scenario.devices[0].compute.narrow_matrix_efficiency.value);
 }
 
 TEST(Constant, OnlyBaseUnitsAreAccepted) {
