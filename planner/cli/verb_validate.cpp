@@ -15,12 +15,18 @@
 namespace shardplan::plan::cli {
 namespace {
 
-void write_errors(sim::JsonWriter& json, std::string_view key, const ErrorFigures& figures) {
+/// `bands`: whether the figures have a band to be inside of.
+void write_errors(sim::JsonWriter& json, std::string_view key, const ErrorFigures& figures,
+                  bool bands = true) {
     json.begin_object(key).member("rows", figures.rows);
     if (figures.rows > 0) {
         json.member("median", figures.median)
             .member("p90", figures.p90)
             .member("bias", figures.bias);
+        if (bands) {
+            json.member("within_one_sigma", figures.within_one)
+                .member("within_two_sigmas", figures.within_two);
+        }
     }
     json.end_object();
 }
@@ -34,7 +40,7 @@ void write_group(sim::JsonWriter& json, const GroupFigures& group) {
     write_errors(json, "allocated", group.allocated);
     write_errors(json, "reserved", group.reserved);
     write_errors(json, "process", group.process);
-    write_errors(json, "not_scored", group.shown);
+    write_errors(json, "not_scored", group.shown, false);
     json.begin_object("fit")
         .member("rows", group.fit.rows())
         .member("right", group.fit.right)
@@ -77,10 +83,14 @@ void write_row(sim::JsonWriter& json, const RunPrediction& row, bool notes) {
 }
 
 void add_error_row(Table& table, const std::string& group, const char* kind,
-                   const ErrorFigures& figures) {
+                   const ErrorFigures& figures, bool bands = true) {
     if (figures.rows > 0) {
+        const auto share = [&](double part) {
+            return bands ? fmt::format("{:.0f} %", 100.0 * part) : "";
+        };
         table.add({group, kind, std::to_string(figures.rows), percent(figures.median),
-                   percent(figures.p90), fmt::format("{:+.1f} %", 100.0 * figures.bias)});
+                   percent(figures.p90), fmt::format("{:+.1f} %", 100.0 * figures.bias),
+                   share(figures.within_one), share(figures.within_two)});
     }
 }
 
@@ -90,7 +100,9 @@ void print_groups(const Console& console, const std::vector<GroupFigures>& group
                   {"rows", Align::right},
                   {"median", Align::right},
                   {"p90", Align::right},
-                  {"bias", Align::right}});
+                  {"bias", Align::right},
+                  {"in 1 sigma", Align::right},
+                  {"in 2 sigma", Align::right}});
     Table fits({{"group", Align::left},
                 {"rows", Align::right},
                 {"right", Align::right},
@@ -102,7 +114,7 @@ void print_groups(const Console& console, const std::vector<GroupFigures>& group
         add_error_row(errors, group.name, "memory allocated", group.allocated);
         add_error_row(errors, group.name, "memory reserved", group.reserved);
         add_error_row(errors, group.name, "memory process", group.process);
-        add_error_row(errors, group.name, "memory, not scored", group.shown);
+        add_error_row(errors, group.name, "memory, not scored", group.shown, false);
         const FitFigures& fit = group.fit;
         if (fit.rows() > 0) {
             const std::int64_t committed = fit.right + fit.wrong;

@@ -9,9 +9,8 @@ namespace shardplan::sim {
 
 namespace {
 
-constexpr std::array<TimeKind, 5> communication = {TimeKind::tp_comm, TimeKind::cp_comm,
-                                                   TimeKind::ep_comm, TimeKind::pp_comm,
-                                                   TimeKind::dp_comm};
+constexpr std::array<TimeKind, 5> communication = {
+    TimeKind::tp_comm, TimeKind::cp_comm, TimeKind::ep_comm, TimeKind::pp_comm, TimeKind::dp_comm};
 
 double in_quadrature(std::initializer_list<double> spreads) {
     double sum = 0.0;
@@ -34,8 +33,8 @@ double matrix_spread(const ComputeProfile& compute, const StackTime& time,
     const bool narrow = bytes_per_element(resolved.compute) < bytes_per_element(Dtype::bf16);
     const bool by_row = narrow && resolved.recipe == Fp8Recipe::rowwise;
     const Constant& reached = narrow ? compute.narrow_matrix_efficiency : compute.matrix_efficiency;
-    return in_quadrature({reached.sigma, time.gemm_efficiency.sigma,
-                          by_row ? time.rowwise_efficiency.sigma : 0.0});
+    return in_quadrature(
+        {reached.sigma, time.gemm_efficiency.sigma, by_row ? time.rowwise_efficiency.sigma : 0.0});
 }
 
 } // namespace
@@ -75,23 +74,20 @@ TimeSpread time_spread(const Scenario& scenario, const Resolved& resolved, const
     out.software = time.sigma.value;
     const double products = matrix_spread(device.compute, time, resolved);
     exposed(TimeKind::gemm) = products;
-    exposed(TimeKind::attention) =
-        in_quadrature({attention_spread(device.compute, resolved, products),
-                       time.attention_efficiency.sigma});
-    const double memory =
-        in_quadrature({device.memory_bandwidth.measured ? 0.0 : device.compute.memory_efficiency.sigma,
-                       time.memory_efficiency.sigma});
+    exposed(TimeKind::attention) = in_quadrature(
+        {attention_spread(device.compute, resolved, products), time.attention_efficiency.sigma});
+    const double memory = in_quadrature(
+        {device.memory_bandwidth.measured ? 0.0 : device.compute.memory_efficiency.sigma,
+         time.memory_efficiency.sigma});
     const bool compiled = has_feature(scenario.stack, Feature::compile);
     exposed(TimeKind::elementwise) =
         in_quadrature({memory, compiled ? 0.0 : time.elementwise_passes.sigma});
     exposed(TimeKind::optimizer) = memory;
-    exposed(TimeKind::launch) =
-        in_quadrature({time.launch.sigma, time.kernels_per_block.sigma});
+    exposed(TimeKind::launch) = in_quadrature({time.launch.sigma, time.kernels_per_block.sigma});
     exposed(TimeKind::overhead) = time.step_overhead.sigma;
     // links to the host have no profile: as uncertain as the least known links of the cluster
     for (const FabricProfile& fabric : scenario.fabrics) {
-        exposed(TimeKind::offload) =
-            std::max(exposed(TimeKind::offload), spread_of(fabric, false));
+        exposed(TimeKind::offload) = std::max(exposed(TimeKind::offload), spread_of(fabric, false));
     }
     // exposed = all x (1 - f + f x slowdown), so an error of f moves hidden seconds
     const double kept = 1.0 - time.overlap_slowdown.value;

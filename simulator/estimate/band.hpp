@@ -11,8 +11,8 @@
 ///
 /// A Constant states its relative standard deviation. Every kind of time belongs to one class of
 /// errors (`class_of`). Factors of one product are independent, so their spreads add in quadrature;
-/// kinds of one class are wrong together, so their errors add up; classes are independent, so theirs
-/// add in quadrature again:
+/// kinds of one class are wrong together, so their errors add up; classes are independent, so
+/// theirs add in quadrature again:
 ///
 ///   sigma(kind)  = sqrt(sum over the Constants of the kind of (elasticity x sigma)^2)
 ///   error(class) = sum over its kinds of exposed(kind) x sigma(kind)      in seconds

@@ -121,8 +121,8 @@ struct Estimate {
     double kilowatt_hours_per_million_tokens = 0.0; ///< at board power; 0 where unknown
     std::vector<LinkLoad> links;
     std::vector<Warning> warnings; ///< written by annotate
-    double memory_sigma = 0.0; ///< of the memory of the deciding class, relative, upwards
-    bool calibrated = false;   ///< constants measured on this machine took part
+    double memory_sigma = 0.0;     ///< of the memory of the deciding class, relative, upwards
+    bool calibrated = false;       ///< constants measured on this machine took part
 
     friend bool operator==(const Estimate&, const Estimate&) = default;
 };

@@ -182,7 +182,7 @@ void set_band(Seconds total, const TimeErrors& errors, StepTime& out) {
     out.sigma = relative(errors.step);
     out.sigmas = {relative(errors.compute), relative(errors.communication), relative(errors.launch),
                   0.0};
-    out.total = {total * (1.0 - out.sigma), total, total * (1.0 + out.sigma)};
+    out.total = {total * std::max(0.0, 1.0 - out.sigma), total, total * (1.0 + out.sigma)};
 }
 
 double relative_sigma(const Band<Bytes>& band) {

@@ -47,12 +47,19 @@ int communicators(const Layout& layout) {
 struct Outside {
     double context = 0.0;
     double communicators = 0.0;
+    double sigma =
+        0.0; ///< bytes; the driver's and the library's have nothing to do with one another
 };
 Outside outside_of(const StackMemory& memory, const Layout& layout) {
     Outside out;
     out.context = memory.context.value;
-    out.communicators = communicators(layout) * memory.communicator.value +
-                        (layout.pp > 1 ? memory.message_channel.value : 0.0);
+    const double groups = communicators(layout) * memory.communicator.value;
+    const double channels = layout.pp > 1 ? memory.message_channel.value : 0.0;
+    out.communicators = groups + channels;
+    const double context = out.context * memory.context.sigma;
+    const double library =
+        groups * memory.communicator.sigma + channels * memory.message_channel.sigma;
+    out.sigma = std::sqrt(context * context + library * library);
     return out;
 }
 
@@ -97,8 +104,13 @@ Bands bands_of(const StackMemory& memory, const WorkingSets& sets, const Outside
     const double phases = memory.phase_slack.sigma * twice;
     const double high = reserved + std::sqrt(cuts * cuts + phases * phases + sigma * sigma);
     const double fixed = outside.context + outside.communicators;
+    const double below =
+        std::sqrt((reserved - low) * (reserved - low) + outside.sigma * outside.sigma);
+    const double above =
+        std::sqrt((high - reserved) * (high - reserved) + outside.sigma * outside.sigma);
     return {band(sets.allocated - sigma, sets.allocated, sets.allocated + sigma),
-            band(low, reserved, high), band(low + fixed, reserved + fixed, high + fixed)};
+            band(low, reserved, high),
+            band(reserved + fixed - below, reserved + fixed, reserved + fixed + above)};
 }
 
 Verdict verdict_of(const Band<Bytes>& reserved, Bytes usable) {
