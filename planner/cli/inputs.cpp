@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 #include "planner/import/load_model.hpp"
 #include "simulator/io/catalogue.hpp"
+#include "simulator/io/data_dir.hpp"
 #include "simulator/spec/cluster_check.hpp"
 #include "simulator/spec/model_check.hpp"
 #include "simulator/units/in_quotes.hpp"
@@ -250,6 +252,14 @@ sim::Error with_device_flags(sim::Error error) {
 
 std::span<const JobFlag> job_flags() { return flags; }
 
+const sim::Result<sim::Catalogue>& catalogue_once() {
+    static std::map<std::string, sim::Result<sim::Catalogue>> read;
+    const std::string folder = sim::data_dir();
+    const auto known = read.find(folder);
+    return known != read.end() ? known->second
+                               : read.emplace(folder, sim::load_catalogue()).first->second;
+}
+
 Setting split_setting(std::string_view text) {
     const std::size_t equals = text.find('=');
     const std::size_t dot = text.find('.');
@@ -322,7 +332,7 @@ sim::Result<sim::Scenario> scenario_from(const ScenarioOptions& options) {
     if (!cluster) {
         return from_flag(cluster.error(), "cluster", "--cluster");
     }
-    const auto catalogue = sim::load_catalogue();
+    const auto& catalogue = catalogue_once();
     if (!catalogue) {
         return catalogue.error();
     }
