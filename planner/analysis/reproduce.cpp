@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "planner/analysis/reproduce_notes.hpp"
+#include "planner/import/catalogue_once.hpp"
 #include "simulator/units/in_quotes.hpp"
 
 namespace shardplan::plan {
@@ -93,12 +94,12 @@ bool is_fused(sim::AttentionImpl attention) {
 } // namespace
 
 Result<Reproducer> Reproducer::make() {
-    auto catalogue = sim::load_catalogue();
+    const auto& catalogue = catalogue_once();
     if (!catalogue) {
         return catalogue.error();
     }
     Reproducer out;
-    out.catalogue_ = std::move(*catalogue);
+    out.catalogue_ = *catalogue;
     return out;
 }
 

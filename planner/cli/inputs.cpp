@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <utility>
 
+#include "planner/import/catalogue_once.hpp"
 #include "planner/import/load_model.hpp"
 #include "simulator/io/catalogue.hpp"
-#include "simulator/io/data_dir.hpp"
 #include "simulator/spec/cluster_check.hpp"
 #include "simulator/spec/model_check.hpp"
 #include "simulator/units/in_quotes.hpp"
@@ -251,14 +250,6 @@ sim::Error with_device_flags(sim::Error error) {
 } // namespace
 
 std::span<const JobFlag> job_flags() { return flags; }
-
-const sim::Result<sim::Catalogue>& catalogue_once() {
-    static std::map<std::string, sim::Result<sim::Catalogue>> read;
-    const std::string folder = sim::data_dir();
-    const auto known = read.find(folder);
-    return known != read.end() ? known->second
-                               : read.emplace(folder, sim::load_catalogue()).first->second;
-}
 
 Setting split_setting(std::string_view text) {
     const std::size_t equals = text.find('=');

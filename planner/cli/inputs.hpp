@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "planner/cli/options.hpp"
-#include "simulator/io/catalogue.hpp"
 #include "simulator/io/setting.hpp"
 #include "simulator/spec/scenario.hpp"
 #include "simulator/units/result.hpp"
@@ -51,10 +50,6 @@ std::string_view default_stack(const sim::Job& job);
 /// Tokens of one step when the job does not say: about 4 million, as models of the last years are
 /// trained (Llama 3 report, section 3.4.1), in whole sequences that odd numbers of devices divide.
 sim::GlobalBatch default_batch(std::int64_t sequence, std::int64_t devices);
-
-/// The built-in devices and networks, read once in a process for each data folder: most of the time
-/// of a scenario goes there, and some verbs make many. Verbs call it from one thread.
-const sim::Result<sim::Catalogue>& catalogue_once();
 
 /// The whole scenario. Errors: `where` is the flag or file.
 sim::Result<sim::Scenario> scenario_from(const ScenarioOptions& options);
