@@ -185,6 +185,10 @@ sim::StackProfile stack_of(const sim::RunRecord& record, sim::StackProfile profi
 
 Result<Reproduction> Reproducer::reproduce(const sim::RunRecord& record) {
     Reproduction out;
+    // said before what is missing: a source whose numbers contradict one another leaves out dp
+    if (std::string text = rank_contradiction(record); !text.empty()) {
+        return unusable("layout.dp", std::move(text));
+    }
     if (!record.essentials_missing.empty()) {
         std::string list;
         for (const std::string& path : record.essentials_missing) {

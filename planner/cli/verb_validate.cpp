@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/analysis/reproduce.hpp"
 #include "planner/analysis/validate.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
@@ -225,6 +226,11 @@ int run_validate(const ValidateOptions& options, const Console& console) {
     for (const sim::Error& problem : runs->problems) {
         console.err << "warning: " << problem.where << ": " << problem.what << " (" << problem.hint
                     << ")\n";
+    }
+    for (const sim::RunRecord& record : runs->records) {
+        if (const std::string text = rank_contradiction(record); !text.empty()) {
+            console.err << "warning: " << record.id << ": " << text << '\n';
+        }
     }
     const auto rows = predict_runs(runs->records);
     if (!rows) {
