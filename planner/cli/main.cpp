@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -423,6 +424,24 @@ sim::Error explain(const CLI::App& app, const std::vector<std::string>& argument
     return error;
 }
 
+/// A value that is there and empty, as a variable of a script that was not set leaves behind: taking
+/// it for a flag that is left out would answer another question.
+std::optional<sim::Error> empty_value(const CLI::App& app) {
+    for (const CLI::App* verb : app.get_subcommands()) {
+        for (const CLI::Option* option : verb->get_options()) {
+            const std::vector<std::string>& values = option->results();
+            if (option->count() > 0 &&
+                std::find(values.begin(), values.end(), "") != values.end()) {
+                return sim::Error{sim::ErrorCode::bad_input, option->get_name(),
+                                  "the value is empty",
+                                  option->get_required() ? "give a value"
+                                                         : "give a value, or leave the flag out"};
+            }
+        }
+    }
+    return std::nullopt;
+}
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 } // namespace
@@ -459,6 +478,9 @@ int main(int argc, char** argv) {
         return app.exit(success, std::cout, std::cerr) == 0 ? exit_code::yes : exit_code::bad_input;
     } catch (const CLI::ParseError& error) {
         return fail(console, explain(app, arguments, first_line(error.what())));
+    }
+    if (const auto error = empty_value(app)) {
+        return fail(console, *error);
     }
     const ColorMode mode = all.common.color == "always"  ? ColorMode::always
                            : all.common.color == "never" ? ColorMode::never
