@@ -424,8 +424,8 @@ sim::Error explain(const CLI::App& app, const std::vector<std::string>& argument
     return error;
 }
 
-/// A value that is there and empty, as a variable of a script that was not set leaves behind: taking
-/// it for a flag that is left out would answer another question.
+/// A value that is there and empty, as a variable of a script that was not set leaves behind:
+/// taking it for a flag that is left out would answer another question.
 std::optional<sim::Error> empty_value(const CLI::App& app) {
     for (const CLI::App* verb : app.get_subcommands()) {
         for (const CLI::Option* option : verb->get_options()) {

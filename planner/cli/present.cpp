@@ -78,7 +78,7 @@ void add_given_lines(Table& table, const sim::Evaluator& evaluator) {
             ? ""
             : fmt::format(" ({})", scenario.stack.title);
     table.add({"stack", scenario.stack.name + title});
-    table.add({"calibrated", calibration_words(scenario)});
+    table.add({"constants", calibration_words(scenario)});
 }
 
 /// What the width of a band comes from: classes that alone move the step by half a percent.
@@ -155,10 +155,11 @@ std::string calibration_words(const sim::Scenario& scenario) {
     const std::vector<std::string> paths = sim::calibrated_constants(scenario);
     if (paths.empty()) {
         return given.entries.empty()
-                   ? "no: constants of the data files"
-                   : fmt::format("no: nothing that {} measured takes part here", given.id);
+                   ? "uncalibrated: those of the data files"
+                   : fmt::format("uncalibrated: nothing that {} measured takes part here",
+                                 given.id);
     }
-    std::string out = fmt::format("by {}", given.id);
+    std::string out = fmt::format("calibrated by {}", given.id);
     if (!given.date.empty() || !given.machine.empty()) {
         out += fmt::format(" ({}{}{})", given.date,
                            given.date.empty() || given.machine.empty() ? "" : ", ", given.machine);

@@ -145,7 +145,7 @@ int run_explain(const ExplainOptions& options, const Console& console) {
         console.out << json.str();
         return exit_code::yes;
     }
-    console.out << styled(text, Style::strong, console.color) << "\ncalibrated  "
+    console.out << styled(text, Style::strong, console.color) << "\nconstants  "
                 << calibration_words(evaluator->scenario()) << '\n';
     Table table({{term->path, Align::left},
                  {"", Align::right},
