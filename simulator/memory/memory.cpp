@@ -46,20 +46,16 @@ int communicators(const Layout& layout) {
 /// Memory outside the allocator: the driver's context and the collective library's buffers.
 struct Outside {
     double context = 0.0;
+    double groups = 0.0;   ///< buffers of the communicators of groups
+    double channels = 0.0; ///< buffers of messages between stages
     double communicators = 0.0;
-    double sigma =
-        0.0; ///< bytes; the driver's and the library's have nothing to do with one another
 };
 Outside outside_of(const StackMemory& memory, const Layout& layout) {
     Outside out;
     out.context = memory.context.value;
-    const double groups = communicators(layout) * memory.communicator.value;
-    const double channels = layout.pp > 1 ? memory.message_channel.value : 0.0;
-    out.communicators = groups + channels;
-    const double context = out.context * memory.context.sigma;
-    const double library =
-        groups * memory.communicator.sigma + channels * memory.message_channel.sigma;
-    out.sigma = std::sqrt(context * context + library * library);
+    out.groups = communicators(layout) * memory.communicator.value;
+    out.channels = layout.pp > 1 ? memory.message_channel.value : 0.0;
+    out.communicators = out.groups + out.channels;
     return out;
 }
 
@@ -83,14 +79,14 @@ double slack(const WorkingSets& sets, double fragmentation, double phase_slack) 
 }
 
 struct Bands {
-    Band<Bytes> allocated, reserved, process;
+    Band<Bytes> allocated, reserved;
 };
 
 Band<Bytes> band(double low, double value, double high) {
     return {Bytes(low), Bytes(value), Bytes(high)};
 }
 
-Bands bands_of(const StackMemory& memory, const WorkingSets& sets, const Outside& outside) {
+Bands bands_of(const StackMemory& memory, const WorkingSets& sets) {
     const double moving = sets.allocated - sets.persistent;
     const double twice = std::min(sets.loss, sets.block);
     const double sigma = memory.activation_sigma.value * moving;
@@ -103,14 +99,24 @@ Bands bands_of(const StackMemory& memory, const WorkingSets& sets, const Outside
     const double cuts = memory.fragmentation.sigma * moving;
     const double phases = memory.phase_slack.sigma * twice;
     const double high = reserved + std::sqrt(cuts * cuts + phases * phases + sigma * sigma);
-    const double fixed = outside.context + outside.communicators;
-    const double below =
-        std::sqrt((reserved - low) * (reserved - low) + outside.sigma * outside.sigma);
-    const double above =
-        std::sqrt((high - reserved) * (high - reserved) + outside.sigma * outside.sigma);
     return {band(sets.allocated - sigma, sets.allocated, sets.allocated + sigma),
-            band(low, reserved, high),
-            band(reserved + fixed - below, reserved + fixed, reserved + fixed + above)};
+            band(low, reserved, high)};
+}
+
+/// Reserved and what lies outside the allocator. Driver and library are wrong about their own, the
+/// buffers of one library together.
+Band<Bytes> process_band(const StackMemory& memory, const Band<Bytes>& reserved,
+                         const Outside& outside) {
+    const double context = outside.context * memory.context.sigma;
+    const double library = outside.groups * memory.communicator.sigma +
+                           outside.channels * memory.message_channel.sigma;
+    const double fixed2 = context * context + library * library;
+    const double value = reserved.value.value() + (outside.context + outside.communicators);
+    const auto with_fixed = [&](Bytes width) {
+        return std::sqrt(width.value() * width.value() + fixed2);
+    };
+    return band(value - with_fixed(reserved.value - reserved.low), value,
+                value + with_fixed(reserved.high - reserved.value));
 }
 
 Verdict verdict_of(const Band<Bytes>& reserved, Bytes usable) {
@@ -272,7 +278,7 @@ void evaluate_class(const MemoryInputs& in, const Layout& layout, const LayoutMe
     const StageFigures figures = stage_figures(in, memory, stage);
     const WorkingSets sets = working_sets(in, layout, memory, states, figures, large);
     const Outside outside = outside_of(rules, layout);
-    const Bands bands = bands_of(rules, sets, outside);
+    const Bands bands = bands_of(rules, sets);
     out.stage = rank_class.stage;
     out.node_group = rank_class.node_group;
     out.ranks = rank_class.count;
@@ -285,7 +291,7 @@ void evaluate_class(const MemoryInputs& in, const Layout& layout, const LayoutMe
     out.at_peak = kinds_at(in, layout, memory, stage, figures, sets.peak_phase, large);
     out.allocated = bands.allocated;
     out.reserved = bands.reserved;
-    out.process = bands.process;
+    out.process = process_band(rules, bands.reserved, outside);
     add_outside(bands, outside, out.at_peak);
     out.usable = usable_of(in, outside, rank_class.node_group);
     out.verdict = verdict_of(out.reserved, out.usable);
@@ -386,7 +392,7 @@ private:
         const StageFigures figures = stage_figures(in_, memory_, stage);
         const WorkingSets sets =
             working_sets(in_, layout_, memory_, memory_.state(stage), figures, is_large(index));
-        const Bands bands = bands_of(in_.scenario.stack.memory, sets, outside_);
+        const Bands bands = bands_of(in_.scenario.stack.memory, sets);
         const Bytes usable = usable_of(in_, outside_, classes_[index].node_group);
         const Verdict verdict = verdict_of(bands.reserved, usable);
         out_.verdict = std::max(out_.verdict, verdict);
