@@ -376,7 +376,7 @@ public:
                                          figures_, out_.phase, is_large(out_.deciding));
             add_outside(bands_, outside_, kinds);
             out_.kind = largest_kind(kinds);
-            out_.process = bands_.process;
+            out_.process = process_band(in_.scenario.stack.memory, bands_.reserved, outside_);
             out_.reserved = bands_.reserved;
         }
         return out_;
