@@ -254,6 +254,16 @@ int run_validate(const ValidateOptions& options, const Console& console) {
     const GroupFigures all = score_all(runs->records, *rows);
     console.out << fmt::format("{} records, {} predicted, {} skipped\n", all.records,
                                all.records - all.skipped, all.skipped);
+    const auto rounded = std::count_if(rows->begin(), rows->end(), [](const RunPrediction& row) {
+        return std::any_of(row.notes.begin(), row.notes.end(), [](const sim::Assumption& note) {
+            return note.path == "layout.global_batch" && note.origin.starts_with("rounded");
+        });
+    });
+    if (rounded > 0) {
+        console.out << fmt::format(
+            "{} with the global batch rounded up to whole micro-batches (--json --notes)\n",
+            rounded);
+    }
     if (groups.size() > 1) {
         groups.push_back(all);
     }

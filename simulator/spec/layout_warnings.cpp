@@ -70,6 +70,12 @@ void warn_unread(std::vector<Warning>& out, const Scenario& scenario, const Reso
             "job.method names the rank or the targets of adapters and full training has none: "
             "they change nothing");
     }
+    if (!scenario.job.global_batch.held) {
+        unread(
+            fmt::format("the global batch stays {} sequences: job.global_batch.held=false "
+                        "changes nothing",
+                        resolved.global_batch));
+    }
     const std::vector<Shard>& shards = scenario.stack.capabilities.shards;
     const bool can_do_without =
         std::find(shards.begin(), shards.end(), Shard::none) != shards.end();

@@ -91,6 +91,13 @@ TEST(Warnings, NamesAdapterSettingsOfFullTraining) {
     EXPECT_EQ(told(warnings_of(given, "tp2,sp,mb1,zero1"), "no-effect"), "");
 }
 
+TEST(Warnings, SaysThatTheGlobalBatchIsHeldEitherWay) {
+    sim::Scenario given = llama_8b();
+    given.job.global_batch.held = false;
+    EXPECT_NE(told(warnings_of(given, "tp2,sp,mb1,zero1"), "no-effect").find("stays 64 sequences"),
+              std::string::npos);
+}
+
 TEST(Warnings, NamesShardingThatHasNothingToSplit) {
     EXPECT_NE(told(warnings_of(llama_8b(), "tp8,sp,pp2,mb1,zero1"), "no-effect")
                   .find("zero1 splits states over dp x cp and that is 1"),
