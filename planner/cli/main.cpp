@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <iostream>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 
 #include "planner/analysis/validate.hpp"
 #include "planner/cli/completion.hpp"
+#include "planner/cli/empty_value.hpp"
 #include "planner/cli/help.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/units/in_quotes.hpp"
@@ -424,24 +424,6 @@ sim::Error explain(const CLI::App& app, const std::vector<std::string>& argument
     return error;
 }
 
-/// A value that is there and empty, as a variable of a script that was not set leaves behind:
-/// taking it for a flag that is left out would answer another question.
-std::optional<sim::Error> empty_value(const CLI::App& app) {
-    for (const CLI::App* verb : app.get_subcommands()) {
-        for (const CLI::Option* option : verb->get_options()) {
-            const std::vector<std::string>& values = option->results();
-            if (option->count() > 0 &&
-                std::find(values.begin(), values.end(), "") != values.end()) {
-                return sim::Error{sim::ErrorCode::bad_input, option->get_name(),
-                                  "the value is empty",
-                                  option->get_required() ? "give a value"
-                                                         : "give a value, or leave the flag out"};
-            }
-        }
-    }
-    return std::nullopt;
-}
-
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 } // namespace
@@ -472,15 +454,15 @@ int main(int argc, char** argv) {
 
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     Console console{std::cout, std::cerr};
+    if (const auto error = empty_value(arguments)) {
+        return fail(console, *error);
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& success) { // --help, --version
         return app.exit(success, std::cout, std::cerr) == 0 ? exit_code::yes : exit_code::bad_input;
     } catch (const CLI::ParseError& error) {
         return fail(console, explain(app, arguments, first_line(error.what())));
-    }
-    if (const auto error = empty_value(app)) {
-        return fail(console, *error);
     }
     const ColorMode mode = all.common.color == "always"  ? ColorMode::always
                            : all.common.color == "never" ? ColorMode::never
