@@ -17,7 +17,12 @@ MemoryPicks picks_of(const sim::Estimate& estimate,
     out.first = value(estimate.classes.front());
     out.last = value(estimate.classes.back());
     for (const sim::ClassMemory& c : estimate.classes) {
-        out.max = std::max(out.max, value(c));
+        if (value(c) <= out.max) {
+            continue;
+        }
+        out.max = value(c);
+        out.low = (c.*figure).low / (c.*figure).value;
+        out.high = (c.*figure).high / (c.*figure).value;
     }
     return out;
 }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "planner/analysis/reproduce_notes.hpp"
+#include "planner/import/catalogue_once.hpp"
 #include "simulator/units/in_quotes.hpp"
 
 namespace shardplan::plan {
@@ -93,12 +94,12 @@ bool is_fused(sim::AttentionImpl attention) {
 } // namespace
 
 Result<Reproducer> Reproducer::make() {
-    auto catalogue = sim::load_catalogue();
+    const auto& catalogue = catalogue_once();
     if (!catalogue) {
         return catalogue.error();
     }
     Reproducer out;
-    out.catalogue_ = std::move(*catalogue);
+    out.catalogue_ = *catalogue;
     return out;
 }
 
@@ -184,6 +185,10 @@ sim::StackProfile stack_of(const sim::RunRecord& record, sim::StackProfile profi
 
 Result<Reproduction> Reproducer::reproduce(const sim::RunRecord& record) {
     Reproduction out;
+    // said before what is missing: a source whose numbers contradict one another leaves out dp
+    if (std::string text = rank_contradiction(record); !text.empty()) {
+        return unusable("layout.dp", std::move(text));
+    }
     if (!record.essentials_missing.empty()) {
         std::string list;
         for (const std::string& path : record.essentials_missing) {

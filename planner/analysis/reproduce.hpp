@@ -23,6 +23,11 @@ struct Reproduction {
     std::vector<sim::Assumption> notes;
 };
 
+/// What is wrong with a published layout whose degrees do not multiply to the GPUs of the run, with
+/// the figures: "tp 4 x pp 8 x cp 1 is 32 ranks, which do not divide the 16 GPUs". Empty where they
+/// do, or where too little is stated to tell.
+std::string rank_contradiction(const sim::RunRecord& record);
+
 /// Turns run records into scenarios and layouts. Reads nothing of a record but its description: the
 /// id, the group, the source and the measurements play no part. Keeps the catalogue and the stack
 /// profiles it has read, so one object serves a whole file of records; not for use by several

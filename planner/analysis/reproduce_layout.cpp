@@ -149,11 +149,12 @@ sim::Status set_degrees(const sim::RunRecord& record, sim::Layout& layout, Notes
     }
     const std::int64_t replica = std::int64_t{layout.tp} * layout.pp * layout.cp;
     const std::int64_t gpus = record.cluster.gpus.value_or(0);
+    if (std::string text = rank_contradiction(record); !text.empty()) {
+        return unusable("layout.dp", std::move(text));
+    }
     const std::int64_t dp = l.dp.value_or(gpus / replica);
-    if (dp < 1 || dp > (std::int64_t{1} << 24) || dp * replica != gpus) {
-        return unusable("layout.dp", "tp x pp x cp x dp is " + std::to_string(replica) + " x " +
-                                         std::to_string(dp) + ", but there are " +
-                                         std::to_string(gpus) + " devices");
+    if (dp < 1 || dp > (std::int64_t{1} << 24)) {
+        return unusable("layout.dp", "layout.dp is " + std::to_string(dp));
     }
     layout.dp = static_cast<std::uint32_t>(dp);
     return sim::Done{};
@@ -347,6 +348,38 @@ void set_context_parallel(const sim::RunRecord& record, const sim::StackProfile&
 }
 
 } // namespace
+
+std::string rank_contradiction(const sim::RunRecord& record) {
+    constexpr std::int64_t most = std::int64_t{1} << 15; // products of four stay within 64 bits
+    const sim::RunLayout& l = record.layout;
+    const std::int64_t gpus = record.cluster.gpus.value_or(0);
+    if (gpus < 1 || !l.tp || !l.pp) {
+        return "";
+    }
+    std::int64_t ranks = 1;
+    std::string product;
+    const auto multiply = [&](const char* name, const std::optional<std::int64_t>& degree,
+                              std::int64_t limit) {
+        const std::int64_t value = degree.value_or(1);
+        if (value < 1 || value > limit) {
+            return false; // refused for its own sake
+        }
+        ranks *= value;
+        product += (product.empty() ? "" : " x ") + std::string(name) + " " + std::to_string(value);
+        return true;
+    };
+    if (!multiply("tp", l.tp, most) || !multiply("pp", l.pp, most) || !multiply("cp", l.cp, most)) {
+        return "";
+    }
+    if (l.dp && !multiply("dp", l.dp, most)) {
+        return "";
+    }
+    if (l.dp ? ranks == gpus : gpus % ranks == 0) {
+        return "";
+    }
+    return product + " is " + std::to_string(ranks) + " ranks, " +
+           (l.dp ? "but there are " : "which do not divide the ") + std::to_string(gpus) + " GPUs";
+}
 
 Result<sim::Job> job_of(const sim::RunRecord& record, Notes& notes) {
     const sim::RunLayout& l = record.layout;

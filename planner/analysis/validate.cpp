@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <map>
 
 #include "simulator/units/in_quotes.hpp"
@@ -44,21 +45,32 @@ constexpr Grouping groupings[] = {
      [](const sim::RunRecord& r) { return std::to_string(r.cluster.gpus.value_or(0)) + " GPUs"; }},
 };
 
+/// The picks an entry is compared with.
+const MemoryPicks& picks_of(const RunPrediction& prediction, const sim::RunMemory& entry) {
+    return entry.kind == "reserved"  ? prediction.reserved
+           : entry.kind == "process" ? prediction.process
+                                     : prediction.allocated;
+}
+
 /// Errors of one group while they are collected.
 struct Collected {
     GroupFigures figures;
     std::vector<double> time, allocated, reserved, process, shown;
+    std::vector<double> time_off, allocated_off, reserved_off, process_off; ///< in bands
 };
 
 void collect_memory(const sim::RunRecord& record, const RunPrediction& prediction, Collected& out) {
     const auto scored = scored_entries(record);
     for (const sim::RunMemory& entry : scored) {
         const double error = memory_error(predicted_gib(prediction, entry), entry);
-        auto& list = entry.kind == "allocated"  ? out.allocated
-                     : entry.kind == "reserved" ? out.reserved
-                                                : out.process;
+        const bool allocated = entry.kind == "allocated";
+        const bool reserved = entry.kind == "reserved";
+        auto& list = allocated ? out.allocated : reserved ? out.reserved : out.process;
+        auto& off = allocated ? out.allocated_off : reserved ? out.reserved_off : out.process_off;
+        const MemoryPicks& picks = picks_of(prediction, entry);
         if (usable_for(record, "memory")) {
             list.push_back(error);
+            off.push_back(distance_in_band({picks.low, 1.0, picks.high}, 1.0 / (1.0 + error)));
         }
     }
     for (const sim::RunMemory& entry : record.measured.memory) {
@@ -76,6 +88,9 @@ void collect(const sim::RunRecord& record, const RunPrediction& prediction, Coll
     }
     if (is_timed(record)) {
         out.time.push_back(prediction.step_time_s / *record.measured.step_time_s - 1.0);
+        out.time_off.push_back(distance_in_band(
+            {prediction.step_time_low_s, prediction.step_time_s, prediction.step_time_high_s},
+            *record.measured.step_time_s));
     }
     collect_memory(record, prediction, out);
     if (!usable_for(record, "fit")) {
@@ -92,10 +107,10 @@ void collect(const sim::RunRecord& record, const RunPrediction& prediction, Coll
 
 GroupFigures finish(Collected collected) {
     GroupFigures out = std::move(collected.figures);
-    out.time = error_figures(collected.time);
-    out.allocated = error_figures(collected.allocated);
-    out.reserved = error_figures(collected.reserved);
-    out.process = error_figures(collected.process);
+    out.time = error_figures(collected.time, collected.time_off);
+    out.allocated = error_figures(collected.allocated, collected.allocated_off);
+    out.reserved = error_figures(collected.reserved, collected.reserved_off);
+    out.process = error_figures(collected.process, collected.process_off);
     out.shown = error_figures(collected.shown);
     return out;
 }
@@ -126,8 +141,37 @@ ErrorFigures error_figures(const std::vector<double>& errors) {
     std::vector<double> sizes;
     std::transform(errors.begin(), errors.end(), std::back_inserter(sizes),
                    [](double error) { return std::abs(error); });
-    return {static_cast<std::int64_t>(errors.size()), median_of(sizes), percentile_of(sizes, 0.9),
-            median_of(errors)};
+    ErrorFigures out;
+    out.rows = static_cast<std::int64_t>(errors.size());
+    out.median = median_of(sizes);
+    out.p90 = percentile_of(sizes, 0.9);
+    out.bias = median_of(errors);
+    return out;
+}
+
+ErrorFigures error_figures(const std::vector<double>& errors,
+                           const std::vector<double>& distances) {
+    ErrorFigures out = error_figures(errors);
+    if (distances.empty()) {
+        return out;
+    }
+    const auto share = [&](double bands) {
+        const auto inside = std::count_if(distances.begin(), distances.end(),
+                                          [&](double distance) { return distance <= bands; });
+        return static_cast<double>(inside) / static_cast<double>(distances.size());
+    };
+    out.within_one = share(1.0);
+    out.within_two = share(2.0);
+    return out;
+}
+
+double distance_in_band(const sim::Band<double>& band, double measured) {
+    const double off = std::abs(measured - band.value);
+    const double width = measured < band.value ? band.value - band.low : band.high - band.value;
+    if (width > 0.0) {
+        return off / width;
+    }
+    return off > 0.0 ? std::numeric_limits<double>::infinity() : 0.0;
 }
 
 bool is_timed(const sim::RunRecord& record) {
@@ -135,9 +179,7 @@ bool is_timed(const sim::RunRecord& record) {
 }
 
 double predicted_gib(const RunPrediction& prediction, const sim::RunMemory& entry) {
-    const MemoryPicks& picks = entry.kind == "reserved"  ? prediction.reserved
-                               : entry.kind == "process" ? prediction.process
-                                                         : prediction.allocated;
+    const MemoryPicks& picks = picks_of(prediction, entry);
     if (entry.rank == "first") {
         return picks.first;
     }

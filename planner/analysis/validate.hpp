@@ -19,6 +19,8 @@ struct MemoryPicks {
     double first = 0.0; ///< class of the first rank
     double last = 0.0;  ///< class of the last rank
     double max = 0.0;   ///< largest class
+    double low = 1.0;   ///< ends of the band of the largest class, over its figure
+    double high = 1.0;
 
     friend bool operator==(const MemoryPicks&, const MemoryPicks&) = default;
 };
@@ -43,6 +45,10 @@ struct ErrorFigures {
     double median = 0.0; ///< of the size of the error
     double p90 = 0.0;    ///< 90th percentile of its size, nearest rank
     double bias = 0.0;   ///< median of the error with its sign
+    /// Share of the rows whose measurement lies in the band, and in one twice as wide. Bands are of
+    /// one standard deviation, so about two thirds and 95 % are right.
+    double within_one = 0.0;
+    double within_two = 0.0;
 
     friend bool operator==(const ErrorFigures&, const ErrorFigures&) = default;
 };
@@ -74,6 +80,10 @@ struct GroupFigures {
 double median_of(std::vector<double> values);
 double percentile_of(std::vector<double> values, double share);
 ErrorFigures error_figures(const std::vector<double>& errors);
+/// The same with coverage; `distances`: of each measurement from its prediction, in bands.
+ErrorFigures error_figures(const std::vector<double>& errors, const std::vector<double>& distances);
+/// How far `measured` is from `value`, where the end of the band on its side counts 1.
+double distance_in_band(const sim::Band<double>& band, double measured);
 
 /// True if the record has a step time that may be scored.
 bool is_timed(const sim::RunRecord& record);

@@ -32,10 +32,13 @@ sim::Result<std::int64_t> devices_from(const std::string& text, std::string_view
 sim::Status widen_range(sim::Scenario& scenario, const std::string& path, const std::string& value,
                         std::string_view where) {
     constexpr std::string_view last = ".value";
+    if (path.size() <= last.size() ||
+        path.compare(path.size() - last.size(), last.size(), last) != 0) {
+        return sim::Done{};
+    }
     const auto leaves = leaves_of(scenario);
     const Leaf* leaf = find_leaf(leaves, path);
-    if (leaf == nullptr || !leaf->range || path.size() <= last.size() ||
-        path.compare(path.size() - last.size(), last.size(), last) != 0) {
+    if (leaf == nullptr || !leaf->range) {
         return sim::Done{};
     }
     const std::string constant = path.substr(0, path.size() - last.size());
@@ -75,9 +78,10 @@ sim::Status scale_siblings(sim::Scenario& scenario, const std::vector<Leaf>& bef
     return sim::Done{};
 }
 
-sim::Status set_field(sim::Scenario& scenario, const std::vector<std::string>& paths,
-                      const std::string& value, std::string_view where) {
-    const auto before = leaves_of(scenario);
+/// `before`: the leaves of the scenario as it is.
+sim::Status set_field(sim::Scenario& scenario, const std::vector<Leaf>& before,
+                      const std::vector<std::string>& paths, const std::string& value,
+                      std::string_view where) {
     for (const std::string& path : paths) {
         sim::FieldsOf<sim::Scenario> fields(scenario);
         if (const auto status = sim::detail::apply_setting(fields, path, value, where); !status) {
@@ -273,15 +277,18 @@ sim::Result<sim::Scenario> vary(const sim::Scenario& base, std::span<const Field
                 begins(setting.path, "cluster") != cluster_turn) {
                 continue;
             }
-            const auto paths = full_paths(leaves_of(out), setting.path, where);
+            const auto leaves = leaves_of(out);
+            const auto paths = full_paths(leaves, setting.path, where);
             if (!paths) {
                 // Not a leaf that exists: a list, an absent optional field, a key of a map.
-                if (const auto status = set_field(out, {setting.path}, setting.value, where);
+                if (const auto status =
+                        set_field(out, leaves, {setting.path}, setting.value, where);
                     !status) {
                     const bool unknown = status.error().code == sim::ErrorCode::not_found;
                     return unknown ? paths.error() : status.error();
                 }
-            } else if (const auto status = set_field(out, *paths, setting.value, where); !status) {
+            } else if (const auto status = set_field(out, leaves, *paths, setting.value, where);
+                       !status) {
                 return status.error();
             }
             batch_set = batch_set || begins(setting.path, "job.global_batch");

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "planner/import/catalogue_once.hpp"
 #include "planner/import/load_model.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "simulator/spec/cluster_check.hpp"
@@ -322,7 +323,7 @@ sim::Result<sim::Scenario> scenario_from(const ScenarioOptions& options) {
     if (!cluster) {
         return from_flag(cluster.error(), "cluster", "--cluster");
     }
-    const auto catalogue = sim::load_catalogue();
+    const auto& catalogue = catalogue_once();
     if (!catalogue) {
         return catalogue.error();
     }

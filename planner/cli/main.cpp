@@ -11,6 +11,7 @@
 
 #include "planner/analysis/validate.hpp"
 #include "planner/cli/completion.hpp"
+#include "planner/cli/empty_value.hpp"
 #include "planner/cli/help.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/units/in_quotes.hpp"
@@ -471,6 +472,9 @@ int main(int argc, char** argv) {
 
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     Console console{std::cout, std::cerr};
+    if (const auto error = empty_value(arguments)) {
+        return fail(console, *error);
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& success) { // --help, --version

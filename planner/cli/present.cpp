@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "planner/cli/table.hpp"
+#include "simulator/estimate/band.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "simulator/spec/parameters.hpp"
 #include "simulator/units/text.hpp"
@@ -77,6 +78,20 @@ void add_given_lines(Table& table, const sim::Evaluator& evaluator) {
             ? ""
             : fmt::format(" ({})", scenario.stack.title);
     table.add({"stack", scenario.stack.name + title});
+    table.add({"constants", calibration_words(scenario)});
+}
+
+/// What the width of a band comes from: classes that alone move the step by half a percent.
+std::string sigma_words(const sim::StepTime& time) {
+    constexpr double least = 0.005;
+    std::string out;
+    for (std::size_t i = 0; i < sim::error_class_count; ++i) {
+        if (time.sigmas[i] >= least) {
+            out += fmt::format("{}{} ±{:.0f} %", out.empty() ? "; " : ", ",
+                               name_of(static_cast<sim::ErrorClass>(i)), 100.0 * time.sigmas[i]);
+        }
+    }
+    return out;
 }
 
 /// The peak that MFU is measured against, with the product it belongs to.
@@ -134,6 +149,30 @@ void add_memory_lines(Table& table, const sim::Estimate& estimate) {
 
 } // namespace
 
+std::string calibration_words(const sim::Scenario& scenario) {
+    constexpr std::size_t most = 3;
+    const sim::Calibration& given = scenario.calibration;
+    const std::vector<std::string> paths = sim::calibrated_constants(scenario);
+    if (paths.empty()) {
+        return given.entries.empty()
+                   ? "uncalibrated: those of the data files"
+                   : fmt::format("uncalibrated: nothing that {} measured takes part here",
+                                 given.id);
+    }
+    std::string out = fmt::format("calibrated by {}", given.id);
+    if (!given.date.empty() || !given.machine.empty()) {
+        out += fmt::format(" ({}{}{})", given.date,
+                           given.date.empty() || given.machine.empty() ? "" : ", ", given.machine);
+    }
+    for (std::size_t i = 0; i < std::min(most, paths.size()); ++i) {
+        out += (i == 0 ? ": " : ", ") + paths[i];
+    }
+    if (paths.size() > most) {
+        out += fmt::format(" and {} more", paths.size() - most);
+    }
+    return out + " measured here";
+}
+
 Style style_of(sim::Verdict verdict) {
     switch (verdict) {
         case sim::Verdict::fits:
@@ -162,9 +201,10 @@ void print_first_screen(const Console& console, const sim::Evaluator& evaluator,
     table.add({"verdict", {estimate.verdict_text, style_of(estimate.verdict)}});
     add_memory_lines(table, estimate);
     const auto& time = estimate.time.total;
-    table.add({"step time", fmt::format("{} ({} to {}), {} micro-batches", sim::to_text(time.value),
-                                        sim::to_text(time.low), sim::to_text(time.high),
-                                        estimate.micro_batches)});
+    table.add(
+        {"step time", fmt::format("{} ({} to {}{}), {} micro-batches", sim::to_text(time.value),
+                                  sim::to_text(time.low), sim::to_text(time.high),
+                                  sigma_words(estimate.time), estimate.micro_batches)});
     table.add({"speed", fmt::format("{} tokens/s, {} per device, {:.4g} samples/s",
                                     scaled_count(estimate.tokens_per_second),
                                     scaled_count(estimate.tokens_per_second_per_device),

@@ -35,8 +35,14 @@ std::vector<sim::Assumption> all_assumptions(const sim::Evaluator& evaluator);
 std::vector<sim::Warning> all_warnings(const sim::Evaluator& evaluator, const sim::Layout& layout,
                                        const sim::Estimate& estimate);
 
+/// Whether constants measured on the machine took part, which calibration they are of, and which
+/// they are.
+std::string calibration_words(const sim::Scenario& scenario);
+
 Style style_of(sim::Verdict verdict);
 
+/// The member "calibration" of the object that is open: the same.
+void write_calibration(sim::JsonWriter& json, const sim::Scenario& scenario);
 /// Members of the object that is open: what print_first_screen says about the scenario.
 void write_scenario_summary(sim::JsonWriter& json, const sim::Evaluator& evaluator);
 /// One estimate as an object: verdict, memory by class, time by kind, speed, cost, links.

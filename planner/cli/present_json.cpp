@@ -1,4 +1,5 @@
 #include "planner/cli/present.hpp"
+#include "simulator/estimate/band.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "simulator/spec/parameters.hpp"
 
@@ -21,6 +22,17 @@ void write_kinds(sim::JsonWriter& json, std::string_view key, const Amounts& amo
         if (amounts.amounts[i].value() != 0.0) {
             json.member(name_of(static_cast<Kind>(i)), amounts.amounts[i].value());
         }
+    }
+    json.end_object();
+}
+
+/// Standard deviations, relative to the step and to the memory of the deciding class.
+void write_sigmas(sim::JsonWriter& json, const sim::Estimate& e) {
+    json.begin_object("sigma").member("step", e.time.sigma);
+    for (std::size_t i = 0; i < sim::error_class_count; ++i) {
+        const auto error = static_cast<sim::ErrorClass>(i);
+        const bool memory = error == sim::ErrorClass::memory;
+        json.member(name_of(error), memory ? e.memory_sigma : e.time.sigmas[i]);
     }
     json.end_object();
 }
@@ -58,6 +70,20 @@ void write_class(sim::JsonWriter& json, const sim::ClassMemory& c) {
 
 } // namespace
 
+void write_calibration(sim::JsonWriter& json, const sim::Scenario& scenario) {
+    const std::vector<std::string> paths = sim::calibrated_constants(scenario);
+    json.begin_object("calibration")
+        .member("calibrated", !paths.empty())
+        .member("id", scenario.calibration.id)
+        .member("date", scenario.calibration.date)
+        .member("machine", scenario.calibration.machine)
+        .begin_array("constants");
+    for (const std::string& path : paths) {
+        json.value(path);
+    }
+    json.end_array().end_object();
+}
+
 void write_scenario_summary(sim::JsonWriter& json, const sim::Evaluator& evaluator) {
     const sim::Scenario& scenario = evaluator.scenario();
     const sim::Resolved& r = evaluator.resolved();
@@ -83,6 +109,7 @@ void write_scenario_summary(sim::JsonWriter& json, const sim::Evaluator& evaluat
         .member("name", scenario.stack.name)
         .member("version", scenario.stack.version)
         .end_object();
+    write_calibration(json, scenario);
 }
 
 void write_estimate(sim::JsonWriter& json, const Shown& shown) {
@@ -95,6 +122,7 @@ void write_estimate(sim::JsonWriter& json, const Shown& shown) {
         .member("deciding_class", e.deciding_class)
         .member("deciding_term", name_of(e.deciding));
     write_band(json, "step_time_s", e.time.total);
+    write_sigmas(json, e);
     write_kinds<sim::TimeKind>(json, "exposed_s", e.time.exposed);
     write_kinds<sim::TimeKind>(json, "hidden_s", e.time.hidden);
     json.member("micro_batches", e.micro_batches)

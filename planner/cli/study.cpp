@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "planner/cli/inputs.hpp"
+#include "planner/import/catalogue_once.hpp"
 #include "planner/search/plan.hpp"
 #include "simulator/io/document.hpp"
 #include "simulator/units/in_quotes.hpp"
@@ -84,11 +85,11 @@ sim::Result<Study> study_from(const std::string& document, std::int64_t plan,
                               const ScenarioOptions& options, const std::string& layout) {
     Study out;
     out.layout = layout;
-    auto catalogue = sim::load_catalogue();
+    const auto& catalogue = catalogue_once();
     if (!catalogue) {
         return catalogue.error();
     }
-    out.catalogue = std::move(*catalogue);
+    out.catalogue = *catalogue;
     if (document.empty()) {
         auto scenario = scenario_from(options);
         if (!scenario) {

@@ -5,6 +5,7 @@
 #include "planner/cli/inputs.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
+#include "planner/import/catalogue_once.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "simulator/io/json.hpp"
 #include "simulator/units/text.hpp"
@@ -218,11 +219,11 @@ int run_cluster(const ClusterOptions& options, const Console& console) {
     if (!cluster) {
         return fail(console, cluster.error());
     }
-    const auto catalogue = sim::load_devices();
+    const auto& catalogue = catalogue_once();
     if (!catalogue) {
         return fail(console, catalogue.error());
     }
-    const auto groups = known_groups(*cluster, *catalogue);
+    const auto groups = known_groups(*cluster, catalogue->devices);
     for (const KnownGroup& group : groups) {
         assumptions.insert(assumptions.end(), group.assumptions.begin(), group.assumptions.end());
     }

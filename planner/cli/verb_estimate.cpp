@@ -1,5 +1,7 @@
+#include <iterator>
 #include <utility>
 
+#include "planner/cli/idle_inputs.hpp"
 #include "planner/cli/inputs.hpp"
 #include "planner/cli/layout_input.hpp"
 #include "planner/cli/present.hpp"
@@ -28,9 +30,8 @@ int refuse(const Console& console, const sim::Evaluator& evaluator, const std::s
     return console.no();
 }
 
-void print(const Console& console, const sim::Evaluator& evaluator, const sim::Layout& layout,
-           const Shown& shown, const std::optional<Calendar>& calendar) {
-    const auto warnings = all_warnings(evaluator, layout, shown.estimate);
+void print(const Console& console, const sim::Evaluator& evaluator, const Shown& shown,
+           const std::optional<Calendar>& calendar, const std::vector<sim::Warning>& warnings) {
     if (console.json) {
         sim::JsonWriter json;
         json.begin_object();
@@ -50,6 +51,11 @@ void print(const Console& console, const sim::Evaluator& evaluator, const sim::L
     print_calendar(console, calendar);
     print_warnings(console.out, warnings, console.color);
     print_assumptions(console.out, all_assumptions(evaluator), console.color);
+}
+
+void append(std::vector<sim::Warning>& warnings, std::vector<sim::Warning> more) {
+    warnings.insert(warnings.end(), std::make_move_iterator(more.begin()),
+                    std::make_move_iterator(more.end()));
 }
 
 } // namespace
@@ -93,7 +99,11 @@ int run_estimate(const EstimateOptions& options, const Console& console) {
         }
     }
     if (!to_out) {
-        print(console, *evaluator, *layout, {text, estimate}, *calendar);
+        auto warnings = all_warnings(*evaluator, *layout, estimate);
+        append(warnings, terms_without_effect(*evaluator, *layout, estimate));
+        append(warnings, inputs_without_effect(options.scenario, *evaluator, *layout, estimate,
+                                               Asked::estimate));
+        print(console, *evaluator, {text, estimate}, *calendar, warnings);
     }
     return estimate.verdict == sim::Verdict::does_not_fit ? console.no() : exit_code::yes;
 }

@@ -137,13 +137,16 @@ int run_explain(const ExplainOptions& options, const Console& console) {
     }
     if (console.json) {
         sim::JsonWriter json;
-        json.begin_object().member("layout", text).key("term");
+        json.begin_object().member("layout", text);
+        write_calibration(json, evaluator->scenario());
+        json.key("term");
         write_term(json, *term);
         json.end_object();
         console.out << json.str();
         return exit_code::yes;
     }
-    console.out << styled(text, Style::strong, console.color) << '\n';
+    console.out << styled(text, Style::strong, console.color) << "\nconstants  "
+                << calibration_words(evaluator->scenario()) << '\n';
     Table table({{term->path, Align::left},
                  {"", Align::right},
                  {"how", Align::left},

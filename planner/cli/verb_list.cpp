@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/cli/list_json.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "planner/import/load_model.hpp"
@@ -46,10 +47,11 @@ int print(const Kind& kind, const std::vector<sim::CatalogueEntry>& entries,
         sim::JsonWriter json;
         json.begin_object().begin_array(kind.name);
         for (const sim::CatalogueEntry& entry : entries) {
-            json.begin_object()
-                .member("name", entry.name)
-                .member("summary", entry.summary)
-                .end_object();
+            json.begin_object().member("name", entry.name).member("summary", entry.summary);
+            if (const auto status = write_details(json, kind.name, entry.name); !status) {
+                return fail(console, status.error());
+            }
+            json.end_object();
         }
         json.end_array().end_object();
         console.out << json.str();

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/cli/idle_inputs.hpp"
 #include "planner/cli/inputs.hpp"
 #include "planner/cli/layout_input.hpp"
 #include "planner/cli/present.hpp"
@@ -309,7 +310,7 @@ void write_counts(sim::JsonWriter& json, const PlanSet& set) {
 
 void write_json(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
                 const std::vector<Ranked>& ranking, const std::optional<Calendar>& calendar,
-                const std::vector<Remedy>& remedies) {
+                const std::vector<Remedy>& remedies, const std::vector<sim::Warning>& warnings) {
     sim::JsonWriter json;
     json.begin_object();
     write_scenario_summary(json, evaluator);
@@ -324,10 +325,6 @@ void write_json(const Console& console, const sim::Evaluator& evaluator, const P
     write_counts(json, set);
     write_front(json, set);
     write_remedies(json, remedies);
-    std::vector<sim::Warning> warnings;
-    if (!ranking.empty()) {
-        warnings = all_warnings(evaluator, ranking.front().plan->layout, ranking.front().estimate);
-    }
     write_notes(json, all_assumptions(evaluator), warnings);
     json.end_object();
     console.out << json.str();
@@ -335,7 +332,7 @@ void write_json(const Console& console, const sim::Evaluator& evaluator, const P
 
 void print_text(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
                 const std::vector<Ranked>& ranking, const std::optional<Calendar>& calendar,
-                const std::vector<Remedy>& remedies) {
+                const std::vector<Remedy>& remedies, const std::vector<sim::Warning>& warnings) {
     if (ranking.empty()) {
         print_no_plan(console, evaluator, set, remedies);
     } else {
@@ -346,11 +343,7 @@ void print_text(const Console& console, const sim::Evaluator& evaluator, const P
     print_calendar(console, calendar);
     print_counts(console, set);
     print_front(console, set);
-    if (!ranking.empty()) {
-        const Ranked& best = ranking.front();
-        print_warnings(console.out, all_warnings(evaluator, best.plan->layout, best.estimate),
-                       console.color);
-    }
+    print_warnings(console.out, warnings, console.color);
     print_assumptions(console.out, all_assumptions(evaluator), console.color);
 }
 
@@ -363,6 +356,22 @@ sim::Document document_of(const sim::Evaluator& evaluator, const std::vector<Ran
             {ranked.plan->text, sim::headline_of(ranked.estimate), ranked.reason});
     }
     return document;
+}
+
+/// What to know about the best plan.
+std::vector<sim::Warning> warnings_of(const ScenarioOptions& options,
+                                      const sim::Evaluator& evaluator,
+                                      const std::vector<Ranked>& ranking) {
+    if (ranking.empty()) {
+        return {};
+    }
+    const Ranked& best = ranking.front();
+    auto out = all_warnings(evaluator, best.plan->layout, best.estimate);
+    for (sim::Warning& warning :
+         inputs_without_effect(options, evaluator, best.plan->layout, best.estimate, Asked::plan)) {
+        out.push_back(std::move(warning));
+    }
+    return out;
 }
 
 /// Ranking by cost is asked for and nothing says what a device costs.
@@ -436,10 +445,14 @@ int run_plan(const PlanOptions& options, const Console& console) {
     }
     // "-o -" has already filled standard output, unless there was nothing to write.
     const bool taken = options.output == "-" && !ranking.empty();
-    if (console.json && !taken) {
-        write_json(console, *evaluator, set, ranking, calendar, ways_out);
-    } else if (!taken) {
-        print_text(console, *evaluator, set, ranking, calendar, ways_out);
+    if (taken) {
+        return exit_code::yes;
+    }
+    const auto warnings = warnings_of(options.scenario, *evaluator, ranking);
+    if (console.json) {
+        write_json(console, *evaluator, set, ranking, calendar, ways_out, warnings);
+    } else {
+        print_text(console, *evaluator, set, ranking, calendar, ways_out, warnings);
     }
     return ranking.empty() ? console.no() : exit_code::yes;
 }

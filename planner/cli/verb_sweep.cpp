@@ -114,6 +114,27 @@ void say_if_flat(const Console& console, const Sweep& sweep) {
     }
 }
 
+/// Points that train on different amounts per step cannot be compared by their step time.
+void say_if_batch_moves(const Console& console, const Sweep& sweep) {
+    const bool asked = std::any_of(sweep.axes.begin(), sweep.axes.end(), [](const auto& axis) {
+        return axis.path.find("global_batch") != std::string::npos;
+    });
+    std::int64_t least = 0;
+    std::int64_t most = 0;
+    for (const SweepPoint& p : sweep.points) {
+        const std::int64_t tokens = p.global_batch * p.sequence;
+        if (p.priced) {
+            least = least == 0 ? tokens : std::min(least, tokens);
+            most = std::max(most, tokens);
+        }
+    }
+    if (!asked && least != most) {
+        console.err << "warning: the global batch is not the same at every point: "
+                    << sim::group_digits(least) << " to " << sim::group_digits(most)
+                    << " tokens; compare tokens/s, or give --global-batch\n";
+    }
+}
+
 /// The layout of a plan file says dp, which is left to follow the devices of each point.
 std::string without_dp(const std::string& layout) {
     std::string out;
@@ -160,6 +181,7 @@ int run_sweep(const SweepOptions& options, const Console& console) {
         console.err << "wrote " << options.report << '\n';
     }
     say_if_flat(console, result);
+    say_if_batch_moves(console, result);
     if (console.json) {
         write_json(console, result);
     } else if (options.csv) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "planner/analysis/run_ranking.hpp"
+#include "planner/analysis/reproduce.hpp"
 #include "planner/analysis/validate.hpp"
 #include "planner/cli/present_ranking.hpp"
 #include "planner/cli/table.hpp"
@@ -17,12 +18,18 @@
 namespace shardplan::plan::cli {
 namespace {
 
-void write_errors(sim::JsonWriter& json, std::string_view key, const ErrorFigures& figures) {
+/// `bands`: whether the figures have a band to be inside of.
+void write_errors(sim::JsonWriter& json, std::string_view key, const ErrorFigures& figures,
+                  bool bands = true) {
     json.begin_object(key).member("rows", figures.rows);
     if (figures.rows > 0) {
         json.member("median", figures.median)
             .member("p90", figures.p90)
             .member("bias", figures.bias);
+        if (bands) {
+            json.member("within_one_sigma", figures.within_one)
+                .member("within_two_sigmas", figures.within_two);
+        }
     }
     json.end_object();
 }
@@ -36,7 +43,7 @@ void write_group(sim::JsonWriter& json, const GroupFigures& group) {
     write_errors(json, "allocated", group.allocated);
     write_errors(json, "reserved", group.reserved);
     write_errors(json, "process", group.process);
-    write_errors(json, "not_scored", group.shown);
+    write_errors(json, "not_scored", group.shown, false);
     json.begin_object("fit")
         .member("rows", group.fit.rows())
         .member("right", group.fit.right)
@@ -79,10 +86,14 @@ void write_row(sim::JsonWriter& json, const RunPrediction& row, bool notes) {
 }
 
 void add_error_row(Table& table, const std::string& group, const char* kind,
-                   const ErrorFigures& figures) {
+                   const ErrorFigures& figures, bool bands = true) {
     if (figures.rows > 0) {
+        const auto share = [&](double part) {
+            return bands ? fmt::format("{:.0f} %", 100.0 * part) : "";
+        };
         table.add({group, kind, std::to_string(figures.rows), percent(figures.median),
-                   percent(figures.p90), fmt::format("{:+.1f} %", 100.0 * figures.bias)});
+                   percent(figures.p90), fmt::format("{:+.1f} %", 100.0 * figures.bias),
+                   share(figures.within_one), share(figures.within_two)});
     }
 }
 
@@ -92,7 +103,9 @@ void print_groups(const Console& console, const std::vector<GroupFigures>& group
                   {"rows", Align::right},
                   {"median", Align::right},
                   {"p90", Align::right},
-                  {"bias", Align::right}});
+                  {"bias", Align::right},
+                  {"in 1 sigma", Align::right},
+                  {"in 2 sigma", Align::right}});
     Table fits({{"group", Align::left},
                 {"rows", Align::right},
                 {"right", Align::right},
@@ -104,7 +117,7 @@ void print_groups(const Console& console, const std::vector<GroupFigures>& group
         add_error_row(errors, group.name, "memory allocated", group.allocated);
         add_error_row(errors, group.name, "memory reserved", group.reserved);
         add_error_row(errors, group.name, "memory process", group.process);
-        add_error_row(errors, group.name, "memory, not scored", group.shown);
+        add_error_row(errors, group.name, "memory, not scored", group.shown, false);
         const FitFigures& fit = group.fit;
         if (fit.rows() > 0) {
             const std::int64_t committed = fit.right + fit.wrong;
@@ -207,6 +220,11 @@ void print_problems(const Console& console, const sim::RunRecords& runs) {
         console.err << "warning: " << problem.where << ": " << problem.what << " (" << problem.hint
                     << ")\n";
     }
+    for (const sim::RunRecord& record : runs.records) {
+        if (const std::string text = rank_contradiction(record); !text.empty()) {
+            console.err << "warning: " << record.id << ": " << text << '\n';
+        }
+    }
 }
 
 int run_validate(const ValidateOptions& options, const Console& console) {
@@ -248,6 +266,16 @@ int run_validate(const ValidateOptions& options, const Console& console) {
     const GroupFigures all = score_all(runs->records, *rows);
     console.out << fmt::format("{} records, {} predicted, {} skipped\n", all.records,
                                all.records - all.skipped, all.skipped);
+    const auto rounded = std::count_if(rows->begin(), rows->end(), [](const RunPrediction& row) {
+        return std::any_of(row.notes.begin(), row.notes.end(), [](const sim::Assumption& note) {
+            return note.path == "layout.global_batch" && note.origin.starts_with("rounded");
+        });
+    });
+    if (rounded > 0) {
+        console.out << fmt::format(
+            "{} with the global batch rounded up to whole micro-batches (--json --notes)\n",
+            rounded);
+    }
     if (groups.size() > 1) {
         groups.push_back(all);
     }

@@ -13,22 +13,6 @@ double rate_or_zero(const Device& device, Dtype dtype) {
     return it == device.peak_dense.end() ? 0.0 : it->second.value();
 }
 
-const AttentionRate& rate_of(const ComputeProfile& compute, AttentionImpl impl) {
-    switch (impl) {
-        case AttentionImpl::flash_1:
-            return compute.flash_1;
-        case AttentionImpl::flash_3:
-            return compute.flash_3;
-        case AttentionImpl::cudnn:
-            return compute.cudnn;
-        case AttentionImpl::flash_2:
-        case AttentionImpl::unfused: // not asked for
-        case AttentionImpl::fused_softmax:
-            break;
-    }
-    return compute.flash_2;
-}
-
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Seconds of work of one kind of tile over the whole device; `at_once` products share waves.
@@ -63,6 +47,22 @@ double best_tiled_seconds(const ComputeRates& r, double rate, const Gemm& g, std
 }
 
 } // namespace
+
+const AttentionRate& rate_of(const ComputeProfile& compute, AttentionImpl impl) {
+    switch (impl) {
+        case AttentionImpl::flash_1:
+            return compute.flash_1;
+        case AttentionImpl::flash_3:
+            return compute.flash_3;
+        case AttentionImpl::cudnn:
+            return compute.cudnn;
+        case AttentionImpl::flash_2:
+        case AttentionImpl::unfused: // not asked for
+        case AttentionImpl::fused_softmax:
+            break;
+    }
+    return compute.flash_2;
+}
 
 double peak_of(const Device& device, Dtype dtype) {
     if (const double own = rate_or_zero(device, dtype); own > 0.0) return own;

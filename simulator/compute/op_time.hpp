@@ -41,6 +41,10 @@ struct ComputeRates {
 ComputeRates compute_rates(const Device& device, const StackProfile& stack,
                            const Resolved& resolved);
 
+/// The rates of a generation of fused attention kernels; of the second where scores are written
+/// out.
+const AttentionRate& rate_of(const ComputeProfile& compute, AttentionImpl impl);
+
 /// Peak of a format. Formats without units of their own run as the next wider one does:
 /// bf16 and fp16 as one another, then fp32; tf32 as fp32; 0 if nothing is known.
 double peak_of(const Device& device, Dtype dtype);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "simulator/compute/op_time.hpp"
 #include "simulator/estimate/evaluator.hpp"
 #include "simulator/units/text.hpp"
 
@@ -59,14 +60,20 @@ void add_time_warnings(const Estimate& e, std::vector<Warning>& out) {
                                                100.0 * e.mfu, e.peak_name)});
     }
     double exposed = 0.0;
+    TimeKind largest = TimeKind::tp_comm;
     for (const TimeKind kind : {TimeKind::tp_comm, TimeKind::cp_comm, TimeKind::ep_comm,
                                 TimeKind::pp_comm, TimeKind::dp_comm}) {
         exposed += e.time.exposed[kind].value();
+        if (e.time.exposed[kind] > e.time.exposed[largest]) largest = kind;
     }
     if (exposed > much_communication * total) {
+        const std::string_view name = name_of(largest);
         out.push_back(
             {"exposed-communication",
-             fmt::format("{:.0f} % of the step waits for communication", 100.0 * exposed / total)});
+             fmt::format("{:.0f} % of the step waits for communication, {:.0f} % for that "
+                         "of {}",
+                         100.0 * exposed / total, 100.0 * e.time.exposed[largest].value() / total,
+                         name.substr(0, name.find('_')))});
     }
     const double launch = e.time.exposed[TimeKind::launch].value();
     if (launch > much_launching * total) {
@@ -75,6 +82,31 @@ void add_time_warnings(const Estimate& e, std::vector<Warning>& out) {
                                          "micro-batch or CUDA graphs would use it",
                                          100.0 * launch / total)});
     }
+}
+
+/// People compare MFU over formats; one of a narrow peak looks low beside one of a 16-bit peak.
+void add_peak_warning(const Scenario& scenario, const Resolved& resolved, const Estimate& e,
+                      std::vector<Warning>& out) {
+    if (bytes_per_element(resolved.compute) >= bytes_per_element(Dtype::bf16)) return;
+    const auto slowest = [&](Dtype format) {
+        const Device* found = nullptr;
+        for (const Device& device : scenario.devices) {
+            if (found == nullptr || peak_of(device, format) < peak_of(*found, format)) {
+                found = &device;
+            }
+        }
+        return found;
+    };
+    const Device* device = slowest(resolved.compute);
+    if (device == nullptr) return;
+    const double own = peak_of(*device, resolved.compute);
+    const double half = peak_of(*device, Dtype::bf16);
+    if (half <= 0.0 || own <= half) return;
+    out.push_back({"mfu-peak",
+                   fmt::format("MFU is of the dense {} peak of {}, {}; of its 16-bit peak, {}, it "
+                               "would be {:.1f} %",
+                               e.peak_name, device->name, to_text(FlopRate(own)),
+                               to_text(FlopRate(half)), 100.0 * e.mfu * own / half)});
 }
 
 /// Host memory of a node against what its ranks need together, phase by phase.
@@ -109,6 +141,7 @@ void Evaluator::annotate(const Layout& layout, Estimate& out) const {
     out.verdict_text = describe_verdict(out);
     out.warnings = layout_warnings(scenario(), resolved(), layout, tables_);
     add_time_warnings(out, out.warnings);
+    add_peak_warning(scenario(), resolved(), out, out.warnings);
     add_host_warning(scenario().cluster, out, out.warnings);
     if (layout.offload_tier != OffloadTier::none) {
         const Host& host = scenario().cluster.node_groups.front().node.host;

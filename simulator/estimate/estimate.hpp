@@ -28,6 +28,15 @@ struct Band {
     friend bool operator==(const Band&, const Band&) = default;
 };
 
+/// What an estimate can be wrong about; errors of two classes have nothing to do with one another.
+enum class ErrorClass : std::uint8_t { compute, communication, launch, memory };
+inline constexpr std::size_t error_class_count = 4;
+template <>
+struct EnumNames<ErrorClass> {
+    static constexpr std::array<std::string_view, error_class_count> names = {
+        "compute", "communication", "launch", "memory"};
+};
+
 /// The lean answer a search compares. All memory figures are of the rank class that decides.
 struct Score {
     Seconds step_time;
@@ -72,6 +81,9 @@ struct StepTime {
     Band<Seconds> total;
     SecondsByKind exposed; ///< adds up to total.value
     SecondsByKind hidden;  ///< communication under compute
+    /// Standard deviation of the step by class, relative to the step; memory has no part in it.
+    std::array<double, error_class_count> sigmas{};
+    double sigma = 0.0; ///< of all classes; the band is total x (1 -+ sigma)
 
     friend bool operator==(const StepTime&, const StepTime&) = default;
 };
@@ -103,13 +115,14 @@ struct Estimate {
     double samples_per_second = 0.0;
     double mfu = 0.0; ///< model flops over peak_name's dense peak; causal attention counted whole
     double hfu = 0.0; ///< with recomputation
-    std::string peak_name;
+    std::string peak_name; ///< the format whose peak that is
     double money_per_hour = 0.0;
     double money_per_million_tokens = 0.0;
     double kilowatt_hours_per_million_tokens = 0.0; ///< at board power; 0 where unknown
     std::vector<LinkLoad> links;
     std::vector<Warning> warnings; ///< written by annotate
-    bool calibrated = false;
+    double memory_sigma = 0.0;     ///< of the memory of the deciding class, relative, upwards
+    bool calibrated = false;       ///< constants measured on this machine took part
 
     friend bool operator==(const Estimate&, const Estimate&) = default;
 };

@@ -47,6 +47,7 @@ Result<Evaluator> Evaluator::make(Scenario scenario, LayoutTables tables) {
         prepared->peak = prepared->peak > 0.0 ? std::min(prepared->peak, peak) : peak;
     }
     prepared->step = step_context(s, r);
+    prepared->calibrated = !calibrated_constants(s).empty();
     prepared->model_flops = model_flops_per_step(s.model, r);
     prepared->block_forward_flops = block_forward_flops_per_step(s.model, r);
     prepared->selective_forward_flops = selective_forward_flops_per_step(s.model, r, s.stack);
@@ -170,6 +171,24 @@ void fill_links(const Priced& p, std::vector<LinkLoad>& links) {
     links.resize(used);
 }
 
+TimeErrors errors_of(const PreparedScenario& prepared, const Priced& p) {
+    return time_errors(prepared.step.spread, p.parts->spread, p.step.exposed, p.step.hidden,
+                       p.step.total);
+}
+
+void set_band(Seconds total, const TimeErrors& errors, StepTime& out) {
+    const double seconds = total.value();
+    const auto relative = [&](double error) { return seconds > 0.0 ? error / seconds : 0.0; };
+    out.sigma = relative(errors.step);
+    out.sigmas = {relative(errors.compute), relative(errors.communication), relative(errors.launch),
+                  0.0};
+    out.total = {total * std::max(0.0, 1.0 - out.sigma), total, total * (1.0 + out.sigma)};
+}
+
+double relative_sigma(const Band<Bytes>& band) {
+    return band.value.value() > 0.0 ? (band.high - band.value) / band.value : 0.0;
+}
+
 /// Flops of recomputation in the convention of MFU.
 Flops recomputed_flops(const PreparedScenario& prepared, const PlacedLayout& placed,
                        RecomputePlan plan) {
@@ -198,7 +217,6 @@ Score Evaluator::score_memory(const Layout& layout, Workspace& workspace) const 
     cache.bind(prepared_.get());
     const MemoryHeadline memory = headline(*prepared_, tables_, layout, cache);
     Score out;
-    out.time_sigma = prepared_->scenario.stack.time.sigma.value;
     out.verdict = memory.verdict;
     out.hopeless = memory.hopeless;
     out.peak_class = static_cast<std::int32_t>(memory.deciding);
@@ -206,9 +224,7 @@ Score Evaluator::score_memory(const Layout& layout, Workspace& workspace) const 
     out.peak = memory.reserved.value;
     out.usable = memory.usable;
     out.peak_phase = memory.phase;
-    if (memory.reserved.value.value() > 0.0) {
-        out.memory_sigma = (memory.reserved.high - memory.reserved.value) / memory.reserved.value;
-    }
+    out.memory_sigma = relative_sigma(memory.reserved);
     return out;
 }
 
@@ -217,6 +233,8 @@ void Evaluator::add_time(const Layout& layout, Workspace& workspace, Score& scor
     cache.bind(prepared_.get());
     const Priced p = price(*prepared_, tables_, layout, cache);
     score.step_time = p.step.total;
+    const double seconds = p.step.total.value();
+    score.time_sigma = seconds > 0.0 ? errors_of(*prepared_, p).step / seconds : 0.0;
     score.money_per_million_tokens = p.money_per_million_tokens;
 }
 
@@ -240,6 +258,7 @@ Score Evaluator::score(const Layout& layout, Workspace& workspace) const {
     add_time(layout, workspace, timed);
     Score out = score_memory(layout, workspace);
     out.step_time = timed.step_time;
+    out.time_sigma = timed.time_sigma;
     out.money_per_million_tokens = timed.money_per_million_tokens;
     return out;
 }
@@ -261,9 +280,9 @@ void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& o
     if (!out.classes.empty()) {
         const ClassMemory& c = out.classes[memory.deciding];
         out.margin = c.usable - c.reserved.value;
+        out.memory_sigma = relative_sigma(c.reserved);
     }
-    const double sigma = prepared.scenario.stack.time.sigma.value;
-    out.time.total = {p.step.total * (1.0 - sigma), p.step.total, p.step.total * (1.0 + sigma)};
+    set_band(p.step.total, errors_of(prepared, p), out.time);
     out.time.exposed = p.step.exposed;
     out.time.hidden = p.step.hidden;
     out.micro_batches = p.micro_batches;
@@ -286,10 +305,7 @@ void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& o
             ? p.placed->watts / p.tokens_per_second * million / joules_per_kilowatt_hour
             : 0.0;
     fill_links(p, out.links);
-    const std::vector<CalibrationEntry>& entries = prepared.scenario.calibration.entries;
-    out.calibrated = std::any_of(entries.begin(), entries.end(), [](const CalibrationEntry& e) {
-        return e.origin == Origin::own_measurement;
-    });
+    out.calibrated = prepared.calibrated;
 }
 
 Estimate Evaluator::estimate(const Layout& layout, Workspace& workspace) const {

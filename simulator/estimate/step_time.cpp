@@ -71,6 +71,7 @@ StepContext step_context(const Scenario& scenario, const Resolved& resolved) {
     c.host_link = usable(node.host.pcie_per_device).value();
     c.host_memory = node.host.memory_bandwidth.value() / devices;
     c.nvme = node.host.nvme_bandwidth.value() / devices;
+    c.spread = time_spread(scenario, resolved, *slowest);
     return c;
 }
 
@@ -96,6 +97,7 @@ std::string_view unit_name(const ModelSpec& model, std::int64_t unit) {
 LayoutParts layout_parts(const StepContext& c, const Layout& layout) {
     LayoutParts parts;
     parts.paths = paths_of(*c.scenario, layout);
+    parts.spread = link_spread(parts.paths);
     const ModelSpec& model = c.scenario->model;
     const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
     const Part* trunk = trunk_of(model);

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "simulator/estimate/band.hpp"
 #include "simulator/estimate/collective_memo.hpp"
 #include "simulator/estimate/estimate.hpp"
 #include "simulator/estimate/term.hpp"
@@ -52,12 +53,14 @@ struct StepContext {
     double host_link = 0.0;   ///< bytes/s between device and host, one direction
     double host_memory = 0.0; ///< bytes/s of host memory for one device
     double nvme = 0.0;        ///< bytes/s of local storage for one device
+    TimeSpread spread;        ///< of the constants behind all of these
 };
 StepContext step_context(const Scenario& scenario, const Resolved& resolved);
 
 /// Cached parts of one layout: times of its units, parameters of its units, paths of its groups.
 struct LayoutParts {
     Paths paths;
+    LinkSpread spread{};                    ///< of the time on `paths`
     std::vector<UnitTime> units;            ///< by block kind, then embedding, then head
     std::vector<RankParameters> parameters; ///< of the same units
     /// Of `paths`. Changes no figure; as the parts, it belongs to one thread.

@@ -45,6 +45,7 @@ void set_paths(const PreparedScenario& prepared, const Layout& layout, Workspace
     const Scenario& scenario = prepared.scenario;
     LayoutParts& parts = cache.parts;
     parts.paths = paths_of(scenario, layout);
+    parts.spread = link_spread(parts.paths);
     parts.collectives.clear();
     constexpr std::array<Group, 4> of_units = {Group::tp, Group::cp, Group::ep, Group::etp};
     for (std::size_t i = 0; i < of_units.size(); ++i) {

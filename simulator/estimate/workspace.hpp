@@ -82,6 +82,7 @@ struct PreparedScenario {
     Flops block_forward_flops;     ///< what full recomputation adds
     Flops selective_forward_flops; ///< what selective recomputation adds
     double peak = 0.0;             ///< flops/s of one device, compute format
+    bool calibrated = false;       ///< constants measured on this machine take part
 };
 
 /// Equal to `layout_parts`. Valid until the next call.

@@ -46,13 +46,16 @@ int communicators(const Layout& layout) {
 /// Memory outside the allocator: the driver's context and the collective library's buffers.
 struct Outside {
     double context = 0.0;
+    double groups = 0.0;   ///< buffers of the communicators of groups
+    double channels = 0.0; ///< buffers of messages between stages
     double communicators = 0.0;
 };
 Outside outside_of(const StackMemory& memory, const Layout& layout) {
     Outside out;
     out.context = memory.context.value;
-    out.communicators = communicators(layout) * memory.communicator.value +
-                        (layout.pp > 1 ? memory.message_channel.value : 0.0);
+    out.groups = communicators(layout) * memory.communicator.value;
+    out.channels = layout.pp > 1 ? memory.message_channel.value : 0.0;
+    out.communicators = out.groups + out.channels;
     return out;
 }
 
@@ -76,14 +79,14 @@ double slack(const WorkingSets& sets, double fragmentation, double phase_slack) 
 }
 
 struct Bands {
-    Band<Bytes> allocated, reserved, process;
+    Band<Bytes> allocated, reserved;
 };
 
 Band<Bytes> band(double low, double value, double high) {
     return {Bytes(low), Bytes(value), Bytes(high)};
 }
 
-Bands bands_of(const StackMemory& memory, const WorkingSets& sets, const Outside& outside) {
+Bands bands_of(const StackMemory& memory, const WorkingSets& sets) {
     const double moving = sets.allocated - sets.persistent;
     const double twice = std::min(sets.loss, sets.block);
     const double sigma = memory.activation_sigma.value * moving;
@@ -96,9 +99,24 @@ Bands bands_of(const StackMemory& memory, const WorkingSets& sets, const Outside
     const double cuts = memory.fragmentation.sigma * moving;
     const double phases = memory.phase_slack.sigma * twice;
     const double high = reserved + std::sqrt(cuts * cuts + phases * phases + sigma * sigma);
-    const double fixed = outside.context + outside.communicators;
     return {band(sets.allocated - sigma, sets.allocated, sets.allocated + sigma),
-            band(low, reserved, high), band(low + fixed, reserved + fixed, high + fixed)};
+            band(low, reserved, high)};
+}
+
+/// Reserved and what lies outside the allocator. Driver and library are wrong about their own, the
+/// buffers of one library together.
+Band<Bytes> process_band(const StackMemory& memory, const Band<Bytes>& reserved,
+                         const Outside& outside) {
+    const double context = outside.context * memory.context.sigma;
+    const double library = outside.groups * memory.communicator.sigma +
+                           outside.channels * memory.message_channel.sigma;
+    const double fixed2 = context * context + library * library;
+    const double value = reserved.value.value() + (outside.context + outside.communicators);
+    const auto with_fixed = [&](Bytes width) {
+        return std::sqrt(width.value() * width.value() + fixed2);
+    };
+    return band(value - with_fixed(reserved.value - reserved.low), value,
+                value + with_fixed(reserved.high - reserved.value));
 }
 
 Verdict verdict_of(const Band<Bytes>& reserved, Bytes usable) {
@@ -260,7 +278,7 @@ void evaluate_class(const MemoryInputs& in, const Layout& layout, const LayoutMe
     const StageFigures figures = stage_figures(in, memory, stage);
     const WorkingSets sets = working_sets(in, layout, memory, states, figures, large);
     const Outside outside = outside_of(rules, layout);
-    const Bands bands = bands_of(rules, sets, outside);
+    const Bands bands = bands_of(rules, sets);
     out.stage = rank_class.stage;
     out.node_group = rank_class.node_group;
     out.ranks = rank_class.count;
@@ -273,7 +291,7 @@ void evaluate_class(const MemoryInputs& in, const Layout& layout, const LayoutMe
     out.at_peak = kinds_at(in, layout, memory, stage, figures, sets.peak_phase, large);
     out.allocated = bands.allocated;
     out.reserved = bands.reserved;
-    out.process = bands.process;
+    out.process = process_band(rules, bands.reserved, outside);
     add_outside(bands, outside, out.at_peak);
     out.usable = usable_of(in, outside, rank_class.node_group);
     out.verdict = verdict_of(out.reserved, out.usable);
@@ -358,7 +376,7 @@ public:
                                          figures_, out_.phase, is_large(out_.deciding));
             add_outside(bands_, outside_, kinds);
             out_.kind = largest_kind(kinds);
-            out_.process = bands_.process;
+            out_.process = process_band(in_.scenario.stack.memory, bands_.reserved, outside_);
             out_.reserved = bands_.reserved;
         }
         return out_;
@@ -374,7 +392,7 @@ private:
         const StageFigures figures = stage_figures(in_, memory_, stage);
         const WorkingSets sets =
             working_sets(in_, layout_, memory_, memory_.state(stage), figures, is_large(index));
-        const Bands bands = bands_of(in_.scenario.stack.memory, sets, outside_);
+        const Bands bands = bands_of(in_.scenario.stack.memory, sets);
         const Bytes usable = usable_of(in_, outside_, classes_[index].node_group);
         const Verdict verdict = verdict_of(bands.reserved, usable);
         out_.verdict = std::max(out_.verdict, verdict);

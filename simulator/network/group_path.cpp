@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 
 namespace shardplan::sim {
@@ -163,8 +164,9 @@ Bandwidth planned(const LinkBandwidth& link, const FabricProfile* profile) {
     return link.physical * efficiency;
 }
 
-void set_profile(const FabricProfile* profile, PathLevel& level) {
+void set_profile(const FabricProfile* profile, const LinkBandwidth& link, PathLevel& level) {
     if (profile == nullptr) return;
+    level.spread = spread_of(*profile, link.measured.has_value());
     level.step_latency = Seconds(profile->step_latency.value);
     level.launch_latency = Seconds(profile->launch_latency.value);
     level.half_size = Bytes(profile->half_size.value);
@@ -190,7 +192,7 @@ PathLevel scaleup_level(const Scenario& scenario, const NodeTemplate& node, std:
     PathLevel level;
     level.name = name_of(s.kind);
     const FabricProfile* profile = profile_of(scenario, level.name);
-    set_profile(profile, level);
+    set_profile(profile, s.per_device, level);
     if (s.latency.value() > 0.0) level.step_latency = s.latency;
     level.per_rank = planned(s.per_device, profile);
     const bool mesh = s.kind == ScaleupKind::nvlink_mesh || s.kind == ScaleupKind::xgmi_mesh;
@@ -219,7 +221,7 @@ PathLevel host_level(const Scenario& scenario, const NodeTemplate& node) {
     PathLevel level;
     level.name = name_of(ScaleupKind::pcie);
     const FabricProfile* profile = profile_of(scenario, level.name);
-    set_profile(profile, level);
+    set_profile(profile, node.host.pcie_per_device, level);
     level.per_rank =
         node.scaleup.peer_access ? planned(node.host.pcie_per_device, profile) : through_host(node);
     level.per_link = level.per_rank;
@@ -231,7 +233,7 @@ PathLevel nic_level(const Scenario& scenario, const NodeTemplate& node) {
     PathLevel level;
     level.name = name_of(scenario.cluster.fabric.kind);
     const FabricProfile* profile = profile_of(scenario, level.name);
-    set_profile(profile, level);
+    set_profile(profile, node.nics.per_nic, level);
     const Bandwidth card = planned(node.nics.per_nic, profile);
     const double cards = static_cast<double>(std::max<std::int64_t>(1, node.nics.count));
     level.per_rank = card * cards / static_cast<double>(std::max<std::int64_t>(1, node.devices));
@@ -260,6 +262,17 @@ const NodeTemplate& slowest_node(const Cluster& cluster) {
 }
 
 } // namespace
+
+double spread_of(const FabricProfile& profile, bool measured) {
+    constexpr double half_sizes = 10.0;
+    const double ramp = profile.ramp.source.empty() ? 1.0 : profile.ramp.value;
+    const double lost = std::pow(half_sizes, -ramp);
+    const double share = ramp * lost / (1.0 + lost);
+    const double bandwidth = measured ? 0.0 : profile.bandwidth_efficiency.sigma;
+    const double half = share * profile.half_size.sigma;
+    const double power = share * std::log(half_sizes) * profile.ramp.sigma;
+    return std::sqrt(bandwidth * bandwidth + half * half + power * power);
+}
 
 GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group) {
     const std::vector<StridedRanks> runs = ranks_of(layout, group);

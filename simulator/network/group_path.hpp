@@ -21,9 +21,17 @@ struct PathLevel {
     Seconds launch_latency;          ///< once per collective
     Bytes half_size;                 ///< bytes one of two ranks sends to reach half the bandwidth
     double ramp = 1.0;               ///< time lost goes with (half_size / bytes) to this power
+    double spread = 0.0;             ///< relative standard deviation of the time of a collective
 
     friend bool operator==(const PathLevel&, const PathLevel&) = default;
 };
+
+/// Relative standard deviation of the time of a collective on a kind of network: its bandwidth, and
+/// what is lost to the size of a message of ten half sizes, as those of training are about. By
+/// derivation of `collective_time`: with x = (half_size / bytes)^ramp lost of 1 + x, an error of
+/// half_size counts ramp x / (1 + x) times, one of ramp |ln(half_size / bytes)| as much.
+/// `measured`: the bandwidth was measured on the machine, so its efficiency plays no part.
+double spread_of(const FabricProfile& profile, bool measured);
 
 /// How the ranks of one dimension's groups reach one another: members and links per level. Cost
 /// code never sees a group size alone.

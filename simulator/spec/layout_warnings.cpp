@@ -47,6 +47,45 @@ void warn_parts(std::vector<Warning>& out, const ModelSpec& model) {
     }
 }
 
+bool has_experts(const ModelSpec& model) {
+    return std::any_of(model.block_kinds.begin(), model.block_kinds.end(),
+                       [](const BlockKind& kind) { return kind.ffn.kind == FfnKind::moe; });
+}
+
+/// What a job or a layout asks for and nothing of the scenario reads.
+void warn_unread(std::vector<Warning>& out, const Scenario& scenario, const Resolved& resolved,
+                 const Layout& layout) {
+    const auto unread = [&](std::string text) { out.push_back({"no-effect", std::move(text)}); };
+    if (!has_experts(scenario.model) && !(scenario.job.moe == MoeLoad{})) {
+        unread(
+            fmt::format("job.moe says how tokens reach experts and {} has none: it changes "
+                        "nothing",
+                        scenario.model.name));
+    }
+    const Method& method = scenario.job.method;
+    const Method plain;
+    if (method.kind == MethodKind::full &&
+        (method.rank != plain.rank || method.targets != plain.targets)) {
+        unread(
+            "job.method names the rank or the targets of adapters and full training has none: "
+            "they change nothing");
+    }
+    if (!scenario.job.global_batch.held) {
+        unread(
+            fmt::format("the global batch stays {} sequences: job.global_batch.held=false "
+                        "changes nothing",
+                        resolved.global_batch));
+    }
+    const std::vector<Shard>& shards = scenario.stack.capabilities.shards;
+    const bool can_do_without =
+        std::find(shards.begin(), shards.end(), Shard::none) != shards.end();
+    if (layout.shard != Shard::none && shard_ranks(layout) == 1 && can_do_without &&
+        resolved.method.kind == MethodKind::full) {
+        unread(fmt::format("{} splits states over dp x cp and that is 1: it splits nothing",
+                           name_of(layout.shard)));
+    }
+}
+
 } // namespace
 
 std::vector<Warning> layout_warnings(const Scenario& scenario, const Resolved& resolved,
@@ -127,6 +166,7 @@ std::vector<Warning> layout_warnings(const Scenario& scenario, const Resolved& r
                                    resolved.sequence, positions, scenario.model.name)});
     }
     warn_parts(out, scenario.model);
+    warn_unread(out, scenario, resolved, layout);
     return out;
 }
 

@@ -156,7 +156,11 @@ void describe(FieldVisitor& v, StackTime& x) {
         v,
         {"overlap_slowdown", "overlap slowdown", "Factor on compute beside a collective, less 1."},
         x.overlap_slowdown);
-    field(v, {"sigma", "spread", "Relative standard deviation of the step time."}, x.sigma);
+    field(v,
+          {"sigma", "spread",
+           "Relative standard deviation of compute time beside that of the other constants: "
+           "operators, builds and versions that nobody described."},
+          x.sigma);
 }
 
 void describe(FieldVisitor& v, StackProfile& x) {

@@ -141,7 +141,7 @@ struct StackTime {
     Constant pp_overlap;
     Constant cp_overlap;
     Constant overlap_slowdown; ///< factor on compute while a collective runs beside it - 1
-    Constant sigma;            ///< value: relative sigma of the step time
+    Constant sigma; ///< value: relative sigma of compute, beside that of the constants above
 
     friend bool operator==(const StackTime&, const StackTime&) = default;
 };

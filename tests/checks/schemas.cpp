@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/analysis/calendar.hpp"
 #include "simulator/io/file.hpp"
 #include "simulator/io/schema.hpp"
 #include "simulator/spec/scenario.hpp"
@@ -32,6 +33,7 @@ std::vector<Schema> all_schemas() {
         make<StackProfile>("stack", "Shardplan stack profile"),
         make<FabricProfile>("fabric", "Shardplan fabric profile"),
         make<Calibration>("calibration", "Shardplan calibration"),
+        make<shardplan::plan::Operations>("operations", "Shardplan figures of long runs"),
     };
 }
 

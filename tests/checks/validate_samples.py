@@ -23,6 +23,7 @@ FOLDERS = {
     "cluster": "topologies/clusters",
     "stack": "topologies/stacks",
     "fabric": "topologies/fabrics",
+    "operations": "topologies/operations",
     "job": "samples/jobs",
 }
 # Model files of ours lie among configurations of other makers; ours have this key.
@@ -34,6 +35,7 @@ NEEDS_TEXT = {
     "cluster": ["node_groups", 0, "node", "scaleup", "per_device", "physical"],
     "stack": ["default_shard"],
     "fabric": ["step_latency", "unit"],
+    "operations": ["stops", "unit"],
     "job": ["precision", "compute"],
     "model": ["embedding", "positions"],
     "calibration": ["date"],

@@ -1,6 +1,7 @@
 #include "planner/analysis/reproduce.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -334,6 +335,26 @@ TEST(Reproduce, EssentialsThatAreMissingAreNamed) {
         c.remove(r);
         EXPECT_EQ(reason(r), c.path);
     }
+}
+
+TEST(Reproduce, LayoutsThatDoNotMultiplyToTheGpusAreNamedWithTheFigures) {
+    sim::RunRecord r = small_run(); // tp 2, pp 2, cp 1, dp 4 on 16
+    EXPECT_EQ(rank_contradiction(r), "");
+    r.cluster.gpus = 32;
+    EXPECT_EQ(rank_contradiction(r),
+              "tp 2 x pp 2 x cp 1 x dp 4 is 16 ranks, but there are 32 GPUs");
+    EXPECT_EQ(reason(r), "layout.dp");
+    r.layout.dp.reset();
+    EXPECT_EQ(rank_contradiction(r), "") << "dp is 8";
+    r.cluster.gpus = 6;
+    EXPECT_EQ(rank_contradiction(r),
+              "tp 2 x pp 2 x cp 1 is 4 ranks, which do not divide the 6 GPUs");
+    r.essentials_missing = {"layout.dp"};
+    const auto rows = predict_runs({r});
+    ASSERT_TRUE(rows);
+    EXPECT_EQ(rows->front().skipped, rank_contradiction(r));
+    r.layout.tp = std::numeric_limits<std::int64_t>::max();
+    EXPECT_EQ(rank_contradiction(r), "") << "refused for its own sake";
 }
 
 TEST(Reproduce, IdGroupAndMeasurementsPlayNoPart) {

@@ -48,6 +48,45 @@ TEST(Validate, MedianIsOfSizesAndBiasKeepsTheSign) {
     EXPECT_DOUBLE_EQ(figures.bias, -0.2);
 }
 
+TEST(Validate, CountsTheEndOfABandOnTheSideOfTheMeasurementAsOne) {
+    const sim::Band<double> band{8.0, 10.0, 14.0};
+    EXPECT_DOUBLE_EQ(distance_in_band(band, 9.0), 0.5);
+    EXPECT_DOUBLE_EQ(distance_in_band(band, 16.0), 1.5);
+    EXPECT_DOUBLE_EQ(distance_in_band({10.0, 10.0, 10.0}, 10.0), 0.0);
+    EXPECT_GT(distance_in_band({10.0, 10.0, 10.0}, 10.1), 1e9);
+}
+
+TEST(Validate, TellsHowManyMeasurementsLieInsideTheBand) {
+    // Predicted 10 (9 to 12): 9.5 and 12 are inside, 8.5 and 13 inside two, 15 is outside.
+    std::vector<sim::RunRecord> records;
+    std::vector<RunPrediction> predictions;
+    for (const double seconds : {9.5, 12.0, 8.5, 13.0, 15.0}) {
+        records.push_back(run("g", seconds));
+        predictions.push_back(predicted(10.0));
+        predictions.back().step_time_low_s = 9.0;
+        predictions.back().step_time_high_s = 12.0;
+    }
+    const GroupFigures all = score_all(records, predictions);
+    EXPECT_DOUBLE_EQ(all.time.within_one, 0.4);
+    EXPECT_DOUBLE_EQ(all.time.within_two, 0.8);
+}
+
+TEST(Validate, JudgesMemoryByTheBandOfTheLargestClass) {
+    // Predicted 30 GiB, 27 to 36: 29 and 35 are inside, 25 inside two.
+    std::vector<sim::RunRecord> records;
+    std::vector<RunPrediction> predictions;
+    for (const double gib : {29.0, 35.0, 25.0, 50.0}) {
+        records.push_back(run("g", 1.0));
+        records.back().measured.memory = {entry(gib, "allocated", "max")};
+        predictions.push_back(predicted(1.0));
+        predictions.back().allocated.low = 0.9;
+        predictions.back().allocated.high = 1.2;
+    }
+    const GroupFigures all = score_all(records, predictions);
+    EXPECT_DOUBLE_EQ(all.allocated.within_one, 0.5);
+    EXPECT_DOUBLE_EQ(all.allocated.within_two, 0.75);
+}
+
 TEST(Validate, RankPicksTheClassAndUnknownMeansTheLargest) {
     const RunPrediction p = predicted(1.0);
     EXPECT_DOUBLE_EQ(predicted_gib(p, entry(1, "allocated", "first")), 10.0);

@@ -294,5 +294,19 @@ TEST(Plot, TextIsEscapedAndNothingIsDrawnWithoutAValue) {
     EXPECT_NE(plot_svg(plot).find("<circle"), std::string::npos);
 }
 
+TEST(SweepVerb, WarnsWhereTheGlobalBatchIsNotTheSameEverywhere) {
+    SweepOptions options;
+    options.scenario = test::small_scenario(); // 64 sequences of 4096: 262 144 tokens
+    options.layout = "tp4,sp,mb1,zero1";
+    options.over = "job.sequence.max=4096,5000"; // 52 sequences: 260 000 tokens
+    options.csv = true;
+    EXPECT_NE(run_verb(run_sweep, options).err.find("260 000 to 262 144 tokens"),
+              std::string::npos);
+    options.over = "job.sequence.max=4096,8192";
+    EXPECT_EQ(run_verb(run_sweep, options).err.find("global batch"), std::string::npos);
+    options.over = "job.global_batch.sequences=64,128";
+    EXPECT_EQ(run_verb(run_sweep, options).err.find("global batch"), std::string::npos);
+}
+
 } // namespace
 } // namespace shardplan::plan::cli

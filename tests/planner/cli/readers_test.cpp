@@ -124,6 +124,34 @@ TEST(ListVerb, NamesWhatIsBuiltIn) {
     }
 }
 
+TEST(ListVerb, JsonGivesAScriptWhatItWouldAskFor) {
+    const auto entry = [](const char* what, const std::string& name) {
+        const sim::JsonValue all =
+            *parsed(run_verb(run_list, ListOptions{what}, {.json = true}).out).find(what);
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            if (*all.at(i).find("name")->as_string() == name) {
+                return all.at(i);
+            }
+        }
+        ADD_FAILURE() << "no " << name << " among the " << what;
+        return all.at(0);
+    };
+    const sim::JsonValue model = entry("models", "llama-3-8b");
+    EXPECT_EQ(*model.find("parameters")->as_int(), 8030261248);
+    EXPECT_EQ(*model.find("layers")->as_int(), 32);
+    EXPECT_EQ(*model.find("hidden")->as_int(), 4096);
+    const sim::JsonValue device = entry("devices", "H100-SXM-80GB");
+    EXPECT_DOUBLE_EQ(*device.find("peak_dense_flops_per_s")->find("bf16")->as_double(), 989e12);
+    EXPECT_GT(*device.find("memory_bytes")->as_double(), 80e9);
+    EXPECT_GT(*device.find("memory_bandwidth_bytes_per_s")->as_double(), 3e12);
+    const sim::JsonValue cluster = entry("clusters", "dgx-h100");
+    EXPECT_EQ(*cluster.find("node_groups")->at(0).find("node")->find("devices")->as_int(), 8);
+    EXPECT_EQ(*cluster.find("fabric")->find("kind")->as_string(), "infiniband");
+    const sim::JsonValue stack = entry("stacks", "pytorch-fsdp2");
+    EXPECT_FALSE(stack.find("version")->as_string()->empty());
+    EXPECT_TRUE(*stack.find("capabilities")->find("fully_sharded")->as_bool());
+}
+
 TEST(ListVerb, UnknownListIsRefusedWithTheNearest) {
     const Answer answer = run_verb(run_list, ListOptions{"model"});
     EXPECT_EQ(answer.code, 2);

@@ -92,6 +92,48 @@ TEST(ValidateVerb, SweepsAndPublishedBestsAreRanked) {
     EXPECT_EQ(ranking.find("grids")->size(), 4U);
 }
 
+TEST(ValidateVerb, SaysHowManyMeasurementsLieInsideTheBand) {
+    const TemporaryFile runs("runs.jsonl",
+                             record("first", R"(, "measured": {"step_time_s": 1000.0})"));
+    const Answer text = run_verb(run_validate, ValidateOptions{runs.path(), {}, false});
+    EXPECT_NE(text.out.find("in 1 sigma"), std::string::npos) << text.out;
+    EXPECT_NE(text.out.find("0 %"), std::string::npos) << text.out;
+    const Answer json =
+        run_verb(run_validate, ValidateOptions{runs.path(), {}, false}, {.json = true});
+    const sim::JsonValue time = *parsed(json.out).find("groups")->at(0).find("time");
+    EXPECT_DOUBLE_EQ(*time.find("within_one_sigma")->as_double(), 0.0);
+    EXPECT_DOUBLE_EQ(*time.find("within_two_sigmas")->as_double(), 0.0);
+}
+
+/// A record with one piece of its text replaced.
+std::string changed(const std::string& from, const std::string& to) {
+    std::string text = record("changed", "");
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+}
+
+TEST(ValidateVerb, LayoutsThatDoNotMultiplyToTheGpusAreWarnings) {
+    const TemporaryFile runs("runs.jsonl", changed(R"("gpus": 8)", R"("gpus": 16)"));
+    const Answer answer = run_verb(run_validate, ValidateOptions{runs.path(), {}, false});
+    EXPECT_EQ(answer.err,
+              "warning: changed: tp 2 x pp 1 x cp 1 x dp 4 is 8 ranks, but there are 16 GPUs\n");
+    const TemporaryFile good("good.jsonl", record("good", ""));
+    EXPECT_EQ(run_verb(run_validate, ValidateOptions{good.path(), {}, false}).err, "");
+}
+
+TEST(ValidateVerb, CountsTheBatchesThatWereChanged) {
+    const TemporaryFile runs("runs.jsonl",
+                             changed(R"("global_batch": 32)", R"("global_batch": 30)"));
+    const Answer answer = run_verb(run_validate, ValidateOptions{runs.path(), {}, false});
+    EXPECT_NE(answer.out.find("1 with the global batch rounded up"), std::string::npos)
+        << answer.out;
+    const TemporaryFile good("good.jsonl", record("good", ""));
+    EXPECT_EQ(
+        run_verb(run_validate, ValidateOptions{good.path(), {}, false}).out.find("rounded up"),
+        std::string::npos);
+}
+
 TEST(ValidateVerb, BrokenLinesAreWarningsAndTheOthersCount) {
     const TemporaryFile runs("runs.jsonl", record("first", "") + "{broken\n");
     const Answer answer =

@@ -118,6 +118,8 @@ std::vector<sim::Scenario> scenarios() {
 void expect_same(const Score& score, const Estimate& whole, const std::string& text) {
     const auto& deciding = whole.classes.at(static_cast<std::size_t>(score.peak_class));
     ASSERT_EQ(score.step_time, whole.time.total.value) << text;
+    ASSERT_EQ(score.time_sigma, whole.time.sigma) << text;
+    ASSERT_EQ(score.memory_sigma, whole.memory_sigma) << text;
     ASSERT_EQ(score.peak_class, whole.deciding_class) << text;
     ASSERT_EQ(score.peak, deciding.reserved.value) << text;
     ASSERT_EQ(score.usable, deciding.usable) << text;

@@ -92,6 +92,8 @@ TEST(Evaluator, ScoresAndEvaluatesToTheSameBits) {
         EXPECT_EQ(score.peak, deciding.reserved.value) << layout;
         EXPECT_EQ(score.verdict, p.estimate().verdict) << layout;
         EXPECT_EQ(score.deciding, p.estimate().deciding) << layout;
+        EXPECT_EQ(score.time_sigma, p.estimate().time.sigma) << layout;
+        EXPECT_EQ(score.memory_sigma, p.estimate().memory_sigma) << layout;
         EXPECT_EQ(score.money_per_million_tokens, p.estimate().money_per_million_tokens);
     }
 }
