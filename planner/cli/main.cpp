@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <unistd.h>
 
+#include "planner/analysis/kernels.hpp"
 #include "planner/analysis/validate.hpp"
 #include "planner/cli/completion.hpp"
 #include "planner/cli/help.hpp"
@@ -242,19 +243,34 @@ void add_explainers(CLI::App& app, Everything& all) {
     CLI::App* validate = add_verb(app, all, "validate", "predict published runs and compare",
                                   "  shardplan validate --runs runs.jsonl\n"
                                   "  shardplan validate --runs runs.jsonl --by stack,device\n"
-                                  "  shardplan validate --runs runs.jsonl --json > report.json\n");
-    validate->add_option("--runs", all.validate.runs, "run records, one JSON object per line")
-        ->required()
+                                  "  shardplan validate --runs runs.jsonl --json > report.json\n"
+                                  "  shardplan validate --kernels kernels.jsonl\n");
+    auto* runs =
+        validate->add_option("--runs", all.validate.runs, "run records, one JSON object per line")
+            ->type_name("FILE");
+    validate
+        ->add_option("--kernels", all.validate.kernels,
+                     "kernel records, one JSON object per line: each kernel against its timing")
+        ->excludes(runs)
         ->type_name("FILE");
-    std::string names;
-    for (const std::string& name : shardplan::plan::grouping_names()) {
-        names += (names.empty() ? "" : ", ") + name;
-    }
-    validate->add_option("--by", all.validate.by, "group the figures by: " + names)
+    const auto listed = [](const std::vector<std::string>& names) {
+        std::string out;
+        for (const std::string& name : names) {
+            out += (out.empty() ? "" : ", ") + name;
+        }
+        return out;
+    };
+    validate
+        ->add_option("--by", all.validate.by,
+                     "group the figures by: " + listed(shardplan::plan::grouping_names()) +
+                         "; kernels by: " + listed(shardplan::plan::kernel_grouping_names()))
         ->delimiter(',')
         ->type_name("KEY,...");
     validate->add_flag("--notes", all.validate.notes, "with --json: what each row assumed");
     validate->callback([&all] {
+        if (all.validate.runs.empty() && all.validate.kernels.empty()) {
+            throw CLI::RequiredError("--runs or --kernels");
+        }
         all.verb = [&all](const Console& console) { return run_validate(all.validate, console); };
     });
 }

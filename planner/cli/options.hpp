@@ -142,7 +142,8 @@ struct CalendarOptions {
 struct ValidateOptions {
     std::string runs;
     std::vector<std::string> by;
-    bool notes = false; ///< also what was assumed for each record
+    bool notes = false;       ///< also what was assumed for each record
+    std::string kernels = {}; ///< kernel records, in place of runs
 };
 
 } // namespace shardplan::plan::cli

@@ -31,5 +31,7 @@ int run_fit(const FitOptions& options, const Console& console);
 int run_calendar(const CalendarOptions& options, const Console& console);
 /// Published runs predicted and compared.
 int run_validate(const ValidateOptions& options, const Console& console);
+/// The same of single kernels: what `run_validate` does with `kernels`.
+int run_validate_kernels(const ValidateOptions& options, const Console& console);
 
 } // namespace shardplan::plan::cli

@@ -77,8 +77,8 @@ struct CommOp {
 struct Op {
     OpKind kind = OpKind::linear;
     std::string_view name; ///< "qkv", "core_attention", "mlp_up"; stable, shown by explain
-    /// Forward product of linear kinds. Attention: queries x keys x head dimension of one
-    /// sequence and head, `count` sequences x heads.
+    /// Forward product of linear kinds. Attention: queries x keys x mean dimension of keys and
+    /// values of one sequence and head, `count` sequences x heads.
     Gemm gemm;
     Dtype dtype = Dtype::bf16;    ///< format its products run in
     double attention_steps = 1.0; ///< kernels one after the other, each on a part of the keys

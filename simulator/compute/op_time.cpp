@@ -221,8 +221,10 @@ OpCost op_cost(const Op& op, const ComputeRates& r) {
         cost.backward_input.elementwise = op.sum_backward * memory;
         return cost;
     }
-    cost.forward.elementwise = r.passes * op.traffic_forward * memory + gap_forward;
-    cost.backward_input.elementwise = r.passes * op.traffic_backward * memory + gap_backward;
+    // every pass over written-out scores is counted one by one already
+    const double passes = op.writes_scores ? 1.0 : r.passes;
+    cost.forward.elementwise = passes * op.traffic_forward * memory + gap_forward;
+    cost.backward_input.elementwise = passes * op.traffic_backward * memory + gap_backward;
     if (op.gemm.m <= 0) return cost;
     if (op.kind == OpKind::attention) {
         set_unfused(op, r, cost);

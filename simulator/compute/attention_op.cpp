@@ -1,0 +1,97 @@
+#include "simulator/compute/attention_op.hpp"
+
+namespace shardplan::sim {
+
+namespace {
+
+/// Scores, softmax and weighted sum of the values, one kernel that never writes the scores.
+void price_flash(const AttentionShape& s, Op& op) {
+    const auto qk = static_cast<double>(s.qk);
+    const auto v = static_cast<double>(s.v);
+    op.flops_forward = 2.0 * s.pairs * s.heads * (qk + v);
+    op.flops_backward = 2.0 * s.pairs * s.heads * (3.0 * qk + 2.0 * v);
+    op.traffic_forward = s.io_bytes;
+    op.traffic_backward = 2.0 * s.io_bytes;
+    op.kernels_forward = 1;
+    op.kernels_backward = 3; // row sums, gradients, conversion of the query gradient
+}
+
+/// Bytes per score and kernels of what lies between the two products.
+struct ScoreTraffic {
+    double forward = 0.0;
+    double backward = 0.0;
+    std::int32_t kernels_forward = 0;
+    std::int32_t kernels_backward = 0;
+
+    void add(double more_forward, double more_backward) {
+        forward += more_forward;
+        backward += more_backward;
+        kernels_forward += more_forward > 0.0 ? 1 : 0;
+        kernels_backward += more_backward > 0.0 ? 1 : 0;
+    }
+};
+
+/// A framework's own operators, each a pass. A softmax over rows longer than one warp holds reads
+/// them for the maximum, for the sum and for the result, and the gradients for their sum and the
+/// result; the product of gradient and result that it sums is a kernel before it.
+/// Source: PyTorch, ATen/native/cuda/SoftMax.cu and PersistentSoftmax.cuh.
+ScoreTraffic eager_passes(const AttentionShape& s) {
+    constexpr std::int64_t longest_of_a_warp = 1024;
+    const double e = bytes_per_element(s.dtype);
+    const double wide = s.softmax.in_32_bits ? 4.0 : e;
+    const bool read_again = s.keys > longest_of_a_warp;
+    ScoreTraffic t;
+    if (s.softmax.scales) t.add(2.0 * e, 2.0 * e);
+    if (s.softmax.mask == SoftmaxPasses::Mask::filled) t.add(2.0 * e, 2.0 * e);
+    if (s.softmax.mask == SoftmaxPasses::Mask::summed) t.add(3.0 * e, 0.0);
+    for (int side = 0; s.softmax.in_32_bits && side < 2; ++side)
+        t.add(e + 4.0, e + 4.0);
+    t.add((read_again ? 4.0 : 2.0) * wide, (read_again ? 4.0 : 3.0) * wide);
+    t.add(0.0, 3.0 * wide);
+    return t;
+}
+
+/// The products read and write scores beside their work; that stands in their own time.
+void price_unfused(const AttentionShape& s, Op& op) {
+    const double scores = s.all_pairs * s.heads;
+    const double e = bytes_per_element(s.dtype);
+    op.flops_forward = 2.0 * scores * static_cast<double>(s.qk + s.v);
+    op.flops_backward = 2.0 * op.flops_forward;
+    op.writes_scores = true;
+    ScoreTraffic t;
+    if (s.softmax.fused) {
+        t.add(2.0 * e, 3.0 * e);
+    } else {
+        t = eager_passes(s);
+    }
+    if (s.dropout) t.add(2.0 * e + 1.0, 2.0 * e + 1.0); // and the mask it keeps
+    op.traffic_forward = scores * t.forward;
+    op.traffic_backward = scores * t.backward;
+    op.kernels_forward = 2 + t.kernels_forward;
+    op.kernels_backward = 4 + t.kernels_backward;
+}
+
+} // namespace
+
+bool writes_scores(AttentionImpl impl) {
+    return impl == AttentionImpl::unfused || impl == AttentionImpl::fused_softmax;
+}
+
+Op attention_op(const AttentionShape& s) {
+    Op op;
+    op.kind = OpKind::attention;
+    op.name = "core_attention";
+    op.dtype = s.dtype;
+    // of heads whose values are narrower than their keys, the mean: what both products take
+    // together
+    op.gemm = {s.queries, s.keys, (s.qk + s.v) / 2,
+               s.sequences * static_cast<std::int64_t>(s.heads)};
+    if (writes_scores(s.impl)) {
+        price_unfused(s, op);
+    } else {
+        price_flash(s, op);
+    }
+    return op;
+}
+
+} // namespace shardplan::sim
