@@ -184,7 +184,7 @@ void predict_attention(Case& c) {
     s.io_bytes = sim::bytes_per_element(c.dtype) * width *
                  (queries * s.heads + static_cast<double>(*r.batch * *r.seq_k) * kv_heads);
     s.impl = *impl;
-    s.softmax = {false, false, false,
+    s.softmax = {false, false, false, true,
                  causal ? sim::SoftmaxPasses::Mask::summed : sim::SoftmaxPasses::Mask::none};
     const sim::Op op = sim::attention_op(s);
     const sim::OpCost cost = sim::op_cost(op, bare_rates(c.device, *impl));

@@ -31,22 +31,21 @@ struct ScoreTraffic {
     }
 };
 
-/// A framework's own operators, each a pass. A softmax over rows longer than one warp holds reads
-/// them for the maximum, for the sum and for the result, and the gradients for their sum and the
-/// result; the product of gradient and result that it sums is a kernel before it.
-/// Source: PyTorch, ATen/native/cuda/SoftMax.cu and PersistentSoftmax.cuh.
+/// A framework's own operators, each a pass. Softmax reads its rows for the maximum, for the sum
+/// and for the result, backward for the sum and for the result; what it sums backward, gradient
+/// times result, is a pass before it. Rows short enough to be read once are read one element at a
+/// time, which is no faster. Source: PyTorch, ATen/native/cuda/SoftMax.cu and
+/// PersistentSoftmax.cuh.
 ScoreTraffic eager_passes(const AttentionShape& s) {
-    constexpr std::int64_t longest_of_a_warp = 1024;
     const double e = bytes_per_element(s.dtype);
     const double wide = s.softmax.in_32_bits ? 4.0 : e;
-    const bool read_again = s.keys > longest_of_a_warp;
     ScoreTraffic t;
     if (s.softmax.scales) t.add(2.0 * e, 2.0 * e);
     if (s.softmax.mask == SoftmaxPasses::Mask::filled) t.add(2.0 * e, 2.0 * e);
     if (s.softmax.mask == SoftmaxPasses::Mask::summed) t.add(3.0 * e, 0.0);
     for (int side = 0; s.softmax.in_32_bits && side < 2; ++side)
         t.add(e + 4.0, e + 4.0);
-    t.add((read_again ? 4.0 : 2.0) * wide, (read_again ? 4.0 : 3.0) * wide);
+    t.add(4.0 * wide, 4.0 * wide);
     t.add(0.0, 3.0 * wide);
     return t;
 }
@@ -64,11 +63,19 @@ void price_unfused(const AttentionShape& s, Op& op) {
     } else {
         t = eager_passes(s);
     }
+    if (s.softmax.copies_heads) {
+        // queries, keys and values brought to heads-first order; backward the gradients of all
+        // four, and those of the three joined
+        op.traffic_forward += 1.5 * s.io_bytes;
+        op.traffic_backward += 3.5 * s.io_bytes;
+        op.kernels_forward += 3;
+        op.kernels_backward += 5;
+    }
     if (s.dropout) t.add(2.0 * e + 1.0, 2.0 * e + 1.0); // and the mask it keeps
-    op.traffic_forward = scores * t.forward;
-    op.traffic_backward = scores * t.backward;
-    op.kernels_forward = 2 + t.kernels_forward;
-    op.kernels_backward = 4 + t.kernels_backward;
+    op.traffic_forward += scores * t.forward;
+    op.traffic_backward += scores * t.backward;
+    op.kernels_forward += 2 + t.kernels_forward;
+    op.kernels_backward += 4 + t.kernels_backward;
 }
 
 } // namespace

@@ -16,8 +16,9 @@ struct SoftmaxPasses {
         summed, ///< a matrix of zeros and large negative numbers is added
     };
     bool fused = true;
-    bool scales = false;     ///< scaled by a pass of its own, not inside the product
-    bool in_32_bits = false; ///< converted before and after
+    bool scales = false;       ///< scaled by a pass of its own, not inside the product
+    bool in_32_bits = false;   ///< converted before and after
+    bool copies_heads = false; ///< tokens come first in what the products read
     Mask mask = Mask::none;
 };
 

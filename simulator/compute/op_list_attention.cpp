@@ -44,7 +44,7 @@ void add_context_comm(const OpContext& c, double q_width, double kv_width, doubl
 /// Where no kernel of its own does the softmax: scaled, masked and converted to 32 bits and back.
 SoftmaxPasses softmax_of(AttentionImpl impl) {
     if (impl == AttentionImpl::fused_softmax) return {};
-    return {false, true, true, SoftmaxPasses::Mask::filled};
+    return {false, true, true, false, SoftmaxPasses::Mask::filled};
 }
 
 void add_core(const OpContext& c, const Attention& a, double kv_width, OpList& out) {
