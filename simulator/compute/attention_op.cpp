@@ -14,6 +14,11 @@ void price_flash(const AttentionShape& s, Op& op) {
     op.traffic_backward = 2.0 * s.io_bytes;
     op.kernels_forward = 1;
     op.kernels_backward = 3; // row sums, gradients, conversion of the query gradient
+    if (s.window > 0 && s.window < s.keys) {
+        // no block of queries sees more, and blocks of keys are cut at both ends of the window
+        op.gemm.n = s.window;
+        op.attention_edges = 2.0;
+    }
 }
 
 /// Bytes per score and kernels of what lies between the two products.
@@ -79,10 +84,6 @@ void price_unfused(const AttentionShape& s, Op& op) {
 }
 
 } // namespace
-
-bool writes_scores(AttentionImpl impl) {
-    return impl == AttentionImpl::unfused || impl == AttentionImpl::fused_softmax;
-}
 
 Op attention_op(const AttentionShape& s) {
     Op op;

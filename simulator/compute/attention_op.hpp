@@ -31,16 +31,14 @@ struct AttentionShape {
     std::int64_t v = 0;       ///< of values
     double heads = 0.0;       ///< of one rank
     std::int64_t sequences = 1;
-    double pairs = 0.0;     ///< (query, key) pairs the mask leaves in all sequences, one head
-    double all_pairs = 0.0; ///< pairs without a mask
-    double io_bytes = 0.0;  ///< queries, keys, values and output together
+    std::int64_t window = 0; ///< keys a query sees at most; 0: all
+    double pairs = 0.0;      ///< (query, key) pairs the mask leaves in all sequences, one head
+    double all_pairs = 0.0;  ///< pairs without a mask
+    double io_bytes = 0.0;   ///< queries, keys, values and output together
     AttentionImpl impl = AttentionImpl::flash_2;
     SoftmaxPasses softmax; ///< where `impl` writes scores
     bool dropout = false;
 };
-
-/// True for kernels that write the scores of all pairs to memory.
-bool writes_scores(AttentionImpl impl);
 
 /// The operator of these products: flops, traffic, kernels. Fused kernels: two products per (query,
 /// key) pair forward and five backward (Dao 2023, arXiv 2307.08691), inputs and outputs moved once.

@@ -53,23 +53,24 @@ void add_core(const OpContext& c, const Attention& a, double kv_width, OpList& o
     const auto v = static_cast<double>(a.v_head_dim);
     AttentionShape shape;
     shape.dtype = c.activation;
+    shape.impl = c.resolved.attention;
     shape.queries = c.resolved.sequence / c.key.cp;
     shape.keys = c.resolved.sequence;
     shape.qk = a.qk_head_dim;
     shape.v = a.v_head_dim;
     shape.heads = heads;
     shape.sequences = c.key.micro_batch;
-    shape.pairs = causal_pairs(c.resolved, c.key.micro_batch, a.window) / c.key.cp;
+    shape.window = skips_before_window(shape.impl) ? a.window : 0;
+    shape.pairs = causal_pairs(c.resolved, c.key.micro_batch, shape.window) / c.key.cp;
     shape.all_pairs = 2.0 * causal_pairs(c.resolved, c.key.micro_batch, 0) / c.key.cp;
     shape.io_bytes = c.tokens * (heads * (qk + v) + kv_width) * c.element;
-    shape.impl = c.resolved.attention;
     shape.softmax = softmax_of(c.resolved.attention);
     shape.dropout = c.model.attention_dropout > 0.0;
     Op op = attention_op(shape);
     op.selective_share = 1.0; // Megatron's policy; others are set once the block is known
     if (c.key.cp > 1 && c.key.cp_kind == CpKind::ring && !op.writes_scores) {
         // one kernel per piece of keys; each output but the first is rescaled and added in 32 bits
-        op.attention_steps = c.key.cp;
+        op.attention_edges *= c.key.cp;
         const double sums = (c.key.cp - 1.0) * c.tokens * heads;
         op.kernels_forward += 3 * (c.key.cp - 1);
         op.kernels_backward += 3 * (c.key.cp - 1);

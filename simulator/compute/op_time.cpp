@@ -183,7 +183,7 @@ double attention_seconds(const ComputeRates& r, const Op& op, double flops, doub
     const double head = static_cast<double>(std::max<std::int64_t>(1, op.gemm.k));
     const double keys = std::max(1.0, op.flops_forward / (4.0 * queries * head));
     const double per_pair = flops / (queries * keys) + r.attention.exponential;
-    const double edge = r.attention.edge * op.attention_steps;
+    const double edge = r.attention.edge * op.attention_edges;
     const double work = queries * (keys + edge) * per_pair / rate;
     const auto units = static_cast<double>(std::max<std::int64_t>(1, r.compute_units));
     const double most_keys = std::min(static_cast<double>(op.gemm.n), 2.0 * keys);
