@@ -194,6 +194,9 @@ TEST(OpTime, TakesTheRatesOfTheKernelThatRuns) {
     EXPECT_DOUBLE_EQ(compute_rates(device, stack, r).attention.forward, 0.25);
     r.attention = sim::AttentionImpl::cudnn;
     EXPECT_DOUBLE_EQ(compute_rates(device, stack, r).attention.forward, 0.45);
+    device.compute.attention_clock = stated(0.8); // of the product the rates were measured on
+    EXPECT_DOUBLE_EQ(compute_rates(device, stack, r).attention.forward, 0.36);
+    device.compute.attention_clock = {};
     r.attention = sim::AttentionImpl::flash_3; // not stated: nothing is lost
     EXPECT_DOUBLE_EQ(compute_rates(device, stack, r).attention.forward, 0.5);
 }
