@@ -36,11 +36,11 @@ struct ScoreTraffic {
     }
 };
 
-/// A framework's own operators, each a pass. Softmax reads its rows for the maximum, for the sum and
-/// for the result, backward for the sum and for the result; what it sums backward, gradient times
-/// result, is a pass before it. Source: PyTorch, ATen/native/cuda/SoftMax.cu. Rows of up to 1024 are
-/// held by a warp and read once; that they take as long all the same is measured (attention written
-/// out on A100 and H100, 512 and 1024 tokens), not in the source.
+/// A framework's own operators, each a pass. Softmax reads its rows for the maximum, for the sum
+/// and for the result, backward for the sum and for the result; what it sums backward, gradient
+/// times result, is a pass before it. Source: PyTorch, ATen/native/cuda/SoftMax.cu. Rows of up to
+/// 1024 are held by a warp and read once; that they take as long all the same is measured
+/// (attention written out on A100 and H100, 512 and 1024 tokens), not in the source.
 ScoreTraffic eager_passes(const AttentionShape& s) {
     const double e = bytes_per_element(s.dtype);
     const double wide = s.softmax.in_32_bits ? 4.0 : e;
