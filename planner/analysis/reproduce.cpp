@@ -85,12 +85,6 @@ sim::Status add_fabric(const sim::RunCluster& c, sim::Cluster& cluster, Notes& n
     return sim::Done{};
 }
 
-/// Attention kernels that do not write the scores to memory.
-bool is_fused(sim::AttentionImpl attention) {
-    return attention != sim::AttentionImpl::unfused &&
-           attention != sim::AttentionImpl::fused_softmax;
-}
-
 } // namespace
 
 Result<Reproducer> Reproducer::make() {
@@ -167,10 +161,10 @@ sim::StackProfile stack_of(const sim::RunRecord& record, sim::StackProfile profi
              "default of the stack");
         return profile;
     }
-    if (*record.layout.flash_attention && !is_fused(profile.attention)) {
+    if (*record.layout.flash_attention && sim::writes_scores(profile.attention)) {
         profile.attention = sim::AttentionImpl::flash_2;
         note(notes, "layout.flash_attention", "flash_2", "flash_attention is true");
-    } else if (!*record.layout.flash_attention && is_fused(profile.attention)) {
+    } else if (!*record.layout.flash_attention && !sim::writes_scores(profile.attention)) {
         profile.attention = sim::AttentionImpl::unfused;
         note(notes, "layout.flash_attention", "unfused", "flash_attention is false");
     }

@@ -220,8 +220,8 @@ std::vector<std::string> grouping_names() {
     return out;
 }
 
-sim::Status check_grouping(const std::vector<std::string>& by) {
-    const auto names = grouping_names();
+sim::Status check_grouping(const std::vector<std::string>& by,
+                           const std::vector<std::string>& names) {
     for (const std::string& name : by) {
         if (std::find(names.begin(), names.end(), name) == names.end()) {
             return sim::Error{sim::ErrorCode::bad_input, "--by",

@@ -98,8 +98,9 @@ std::vector<sim::RunMemory> scored_entries(const sim::RunRecord& record);
 
 /// What `--by` accepts.
 std::vector<std::string> grouping_names();
-/// Checks names against the above. Errors name the nearest.
-sim::Status check_grouping(const std::vector<std::string>& by);
+/// Checks names against those that can be grouped by. Errors name the nearest.
+sim::Status check_grouping(const std::vector<std::string>& by,
+                           const std::vector<std::string>& names = grouping_names());
 /// The key of a record under the groupings, joined by " / ".
 std::string group_key(const sim::RunRecord& record, const std::vector<std::string>& by);
 

@@ -65,10 +65,11 @@ inline constexpr VerbHelp sensitivity = {
     "it alone. Exit code 1: the target is out of reach.\n"};
 
 inline constexpr VerbHelp validate = {
-    "validate", "predict published runs and compare",
+    "validate", "predict what was measured and compare",
     "  shardplan validate --runs runs.jsonl\n"
     "  shardplan validate --runs runs.jsonl --by stack,device\n"
-    "  shardplan validate --runs runs.jsonl --json > report.json\n"};
+    "  shardplan validate --runs runs.jsonl --json > report.json\n"
+    "  shardplan validate --kernels kernels.jsonl\n"};
 
 inline constexpr VerbHelp calibrate = {
     "calibrate", "estimate the constants that are fitted to published runs",

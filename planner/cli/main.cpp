@@ -1,5 +1,5 @@
-// The only file that knows CLI11, whose header takes longer to compile than any room of ours: flags
-// are parsed into the plain structs of options.hpp, and a verb is called.
+// The only translation unit that knows CLI11, whose header takes longer to compile than any room of
+// ours: flags (flags/*.hpp) are parsed into the plain structs of options.hpp, and a verb is called.
 #include <algorithm>
 #include <functional>
 #include <iostream>
@@ -9,11 +9,10 @@
 #include <CLI/CLI.hpp>
 #include <unistd.h>
 
-#include "planner/analysis/validate.hpp"
 #include "planner/cli/completion.hpp"
 #include "planner/cli/empty_value.hpp"
-#include "planner/cli/help.hpp"
-#include "planner/cli/verbs.hpp"
+#include "planner/cli/flags/analysis.hpp"
+#include "planner/cli/flags/measured.hpp"
 #include "simulator/units/in_quotes.hpp"
 #include "simulator/units/nearest.hpp"
 
@@ -21,124 +20,6 @@ namespace {
 
 using namespace shardplan::plan::cli;
 namespace sim = shardplan::sim;
-
-/// Flags that every verb has.
-struct Common {
-    bool json = false;
-    bool exit_zero = false;
-    std::string color = "auto";
-};
-
-/// The options of all verbs; one is filled by a run.
-struct Everything {
-    Common common;
-    ModelOptions model;
-    ClusterOptions cluster;
-    ListOptions list;
-    EstimateOptions estimate;
-    PlanOptions plan;
-    ExplainOptions explain;
-    DiffOptions diff;
-    FitOptions fit;
-    CalendarOptions calendar;
-    std::string shell;
-    SweepOptions sweep;
-    SensitivityOptions sensitivity;
-    ValidateOptions validate;
-    CalibrateVerbOptions calibrate;
-    std::function<int(const Console&)> verb;
-};
-
-void add_common(CLI::App* app, Common& common) {
-    app->add_flag("--json", common.json, "print one JSON value and nothing else");
-    app->add_flag("--exit-zero", common.exit_zero, "exit with 0 where the answer is no");
-    app->add_option("--color", common.color, "auto, always or never (NO_COLOR is honoured)")
-        ->check(CLI::IsMember({"auto", "always", "never"}))
-        ->default_str("auto");
-}
-
-void add_sets(CLI::App* app, std::vector<std::string>& sets, const std::string& example) {
-    app->add_option("--set", sets, "change one field, as in " + example + "; may be repeated")
-        ->type_name("PATH=VALUE")
-        ->expected(1)
-        ->take_all();
-}
-
-/// Flags of everything a scenario is made of. `needed`: model and cluster must be given.
-void add_scenario(CLI::App* app, ScenarioOptions& options, bool needed) {
-    app->add_option("--model,-m", options.model, "model config, model file or built-in name")
-        ->required(needed)
-        ->type_name("M")
-        ->group("What is given");
-    app->add_option("--cluster,-c", options.cluster, "cluster file or built-in name")
-        ->required(needed)
-        ->type_name("C")
-        ->group("What is given");
-    app->add_option("--gpus,-g", options.gpus, "devices to use: whole nodes, or part of one")
-        ->type_name("N")
-        ->group("What is given");
-    app->add_option("--job,-j", options.job, "job file or built-in name")
-        ->type_name("J")
-        ->group("What is given");
-    app->add_option("--stack,-s", options.stack, "software stack, as in megatron-core")
-        ->type_name("S")
-        ->group("What is given");
-    app->add_option("--feature", options.features, "switch of the stack, as in fused-ce")
-        ->expected(1)
-        ->take_all()
-        ->group("What is given");
-    app->add_option("--calibration", options.calibration, "calibration file")
-        ->group("What is given");
-    app->add_option("--device-peak", options.device_peak,
-                    "dense 16-bit peak of a device, as in \"165 TFLOP/s\"")
-        ->group("What is given");
-    app->add_option("--device-memory", options.device_memory, "its memory, as in \"24 GiB\"")
-        ->group("What is given");
-    app->add_option("--device-bandwidth", options.device_bandwidth,
-                    "its memory bandwidth, as in \"1008 GB/s\"")
-        ->group("What is given");
-    for (const JobFlag& flag : job_flags()) {
-        const std::string name(flag.flag);
-        const std::string path(flag.path);
-        app->add_option_function<std::string>(
-               name,
-               [&options, name, path](const std::string& value) {
-                   options.job_fields.push_back({name, path, value});
-               },
-               std::string(flag.doc))
-            ->type_name("VALUE")
-            ->group("The job (any other field: --set job.PATH=VALUE)");
-    }
-    add_sets(app, options.sets, "job.sequence.max=8192");
-}
-
-/// Losses of a whole run, each with its flag.
-void add_losses(CLI::App* app, LossOptions& losses) {
-    const char* group = "The whole run (needs --tokens)";
-    const auto add = [&](const char* flag, std::string& target, const char* doc) {
-        app->add_option(flag, target, doc)->type_name("VALUE")->group(group);
-    };
-    add("--mttf", losses.mean_time_to_failure, "mean time to failure of one node: \"6000 h\"");
-    add("--checkpoint-time", losses.checkpoint_time, "how long one checkpoint stops training");
-    add("--checkpoint-interval", losses.checkpoint_interval, "training between checkpoints");
-    add("--restart", losses.restart, "from a stop to the first new step: \"10 min\"");
-    add("--requeue", losses.requeue, "waiting for nodes after a stop");
-    add("--queue", losses.queue, "waiting before the first step");
-    add("--planned", losses.planned, "share lost to maintenance and evaluation: 5%");
-    add("--power-overhead", losses.power_overhead, "energy of the building over the devices: 1.2");
-}
-
-CLI::App* add_verb(CLI::App& app, Everything& all, const std::string& name,
-                   const std::string& summary, const std::string& examples) {
-    CLI::App* verb = app.add_subcommand(name, summary);
-    verb->footer("\nExamples:\n" + examples);
-    add_common(verb, all.common);
-    return verb;
-}
-
-CLI::App* add_verb(CLI::App& app, Everything& all, const VerbHelp& help) {
-    return add_verb(app, all, help.name, help.summary, help.examples);
-}
 
 void add_readers(CLI::App& app, Everything& all) {
     CLI::App* model =
@@ -239,126 +120,6 @@ void add_explainers(CLI::App& app, Everything& all) {
                                        "--layout");
         }
         all.verb = [&all](const Console& console) { return run_explain(all.explain, console); };
-    });
-
-    CLI::App* validate = add_verb(app, all, help::validate);
-    validate->add_option("--runs", all.validate.runs, "run records, one JSON object per line")
-        ->required()
-        ->type_name("FILE");
-    std::string names;
-    for (const std::string& name : shardplan::plan::grouping_names()) {
-        names += (names.empty() ? "" : ", ") + name;
-    }
-    validate->add_option("--by", all.validate.by, "group the figures by: " + names)
-        ->delimiter(',')
-        ->type_name("KEY,...");
-    validate->add_flag("--notes", all.validate.notes, "with --json: what each row assumed");
-    validate->add_flag("--sweeps", all.validate.sweeps, "every sweep, not only their groups");
-    validate->callback([&all] {
-        all.verb = [&all](const Console& console) { return run_validate(all.validate, console); };
-    });
-}
-
-void add_analysts(CLI::App& app, Everything& all) {
-    CLI::App* diff = add_verb(app, all, help::diff);
-    diff->add_option("a", all.diff.a, "what `plan -o` or `estimate -o` wrote")->required();
-    diff->add_option("b", all.diff.b, "another such file");
-    diff->add_option("--plan-a", all.diff.plan_a, "which plan of the first file, from 1")
-        ->default_str("1");
-    diff->add_option("--plan-b", all.diff.plan_b, "which plan of the second file");
-    diff->callback([&all] {
-        all.verb = [&all](const Console& console) { return run_diff(all.diff, console); };
-    });
-}
-
-/// Asks for a plan file, or model and cluster by flag.
-void need_subject(const std::string& verb, const std::string& document,
-                  const ScenarioOptions& scenario) {
-    if (document.empty() && (scenario.model.empty() || scenario.cluster.empty())) {
-        throw CLI::ValidationError(verb, "give a plan file, or --model and --cluster");
-    }
-}
-
-void add_sweep(CLI::App& app, Everything& all) {
-    CLI::App* sweep = add_verb(app, all, help::sweep);
-    sweep->add_option("plan-file", all.sweep.document, "what `plan -o` wrote");
-    sweep->add_option("--plan", all.sweep.plan, "which plan of the file, from 1")->default_str("1");
-    sweep->add_option("--over", all.sweep.over, "inputs and values: INPUT=VALUES[,INPUT=VALUES]")
-        ->required();
-    sweep->add_option("--layout,-l", all.sweep.layout,
-                      "layout of every point; `plan`: that of the file; else planned at each");
-    sweep->add_flag("--csv", all.sweep.csv, "print comma-separated values");
-    sweep->add_option("--report", all.sweep.report, "write a page with plots")->type_name("FILE");
-    add_scenario(sweep, all.sweep.scenario, false);
-    sweep->callback([&all] {
-        need_subject("sweep", all.sweep.document, all.sweep.scenario);
-        all.verb = [&all](const Console& console) { return run_sweep(all.sweep, console); };
-    });
-}
-
-void add_fit(CLI::App& app, Everything& all) {
-    CLI::App* fit = add_verb(app, all, help::fit);
-    add_scenario(fit, all.fit.scenario, true);
-    fit->add_option("--layout,-l", all.fit.layout, "the layout that single changes start from");
-    fit->add_option("--max-gpus", all.fit.max_gpus, "the largest machine tried")
-        ->type_name("N")
-        ->default_str("16384");
-    fit->callback([&all] {
-        all.verb = [&all](const Console& console) { return run_fit(all.fit, console); };
-    });
-}
-
-void add_calendar(CLI::App& app, Everything& all) {
-    CLI::App* verb = add_verb(app, all, help::calendar);
-    verb->add_option("plan-file", all.calendar.document, "what `plan -o` wrote");
-    verb->add_option("--plan", all.calendar.plan, "which plan of the file, from 1")
-        ->default_str("1");
-    verb->add_option("--layout,-l", all.calendar.layout, "another layout");
-    add_losses(verb, all.calendar.losses);
-    add_scenario(verb, all.calendar.scenario, false);
-    verb->callback([&all] {
-        need_subject("calendar", all.calendar.document, all.calendar.scenario);
-        all.verb = [&all](const Console& console) { return run_calendar(all.calendar, console); };
-    });
-}
-
-void add_sensitivity(CLI::App& app, Everything& all) {
-    SensitivityOptions& o = all.sensitivity;
-    CLI::App* verb = add_verb(app, all, help::sensitivity);
-    verb->add_option("plan-file", o.document, "what `plan -o` wrote");
-    verb->add_option("--plan", o.plan, "which plan of the file, from 1")->default_str("1");
-    verb->add_option("--layout,-l", o.layout, "another layout; without a file the best one");
-    verb->add_option("--by", o.by, "how far each input swings")->default_str("10%");
-    verb->add_option("--target", o.target, "figure to reach, as in mfu=0.5");
-    verb->add_option("--efficiency", o.efficiency, "the same as --target efficiency=SHARE")
-        ->type_name("SHARE");
-    verb->add_option("--solve", o.solve, "the input that shall reach it")->type_name("PATH");
-    verb->add_flag("--all", o.all, "every input, not only the largest");
-    add_scenario(verb, o.scenario, false);
-    verb->callback([&all] {
-        const SensitivityOptions& given = all.sensitivity;
-        need_subject("sensitivity", given.document, given.scenario);
-        all.verb = [&all](const Console& console) {
-            return run_sensitivity(all.sensitivity, console);
-        };
-    });
-}
-
-void add_calibrate(CLI::App& app, Everything& all) {
-    CLI::App* verb = add_verb(app, all, help::calibrate);
-    verb->add_option("--runs", all.calibrate.runs, "run records, one JSON object per line")
-        ->required()
-        ->type_name("FILE");
-    verb->add_option("--exclude", all.calibrate.exclude,
-                     "group of records that is not looked at; may be repeated")
-        ->expected(1)
-        ->take_all()
-        ->type_name("GROUP");
-    verb->add_option("-o,--output", all.calibrate.output,
-                     "write what --calibration takes; - for stdout")
-        ->type_name("FILE");
-    verb->callback([&all] {
-        all.verb = [&all](const Console& console) { return run_calibrate(all.calibrate, console); };
     });
 }
 
@@ -462,6 +223,7 @@ int main(int argc, char** argv) {
     add_planners(app, all);
     add_readers(app, all);
     add_explainers(app, all);
+    add_validate(app, all);
     add_analysts(app, all);
     add_fit(app, all);
     add_calendar(app, all);

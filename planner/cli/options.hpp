@@ -142,8 +142,9 @@ struct CalendarOptions {
 struct ValidateOptions {
     std::string runs;
     std::vector<std::string> by;
-    bool notes = false;  ///< also what was assumed for each record
-    bool sweeps = false; ///< every sweep, not only the groups
+    bool notes = false;       ///< also what was assumed for each record
+    bool sweeps = false;      ///< every sweep, not only the groups
+    std::string kernels = {}; ///< kernel records, in place of runs
 };
 
 struct CalibrateVerbOptions {

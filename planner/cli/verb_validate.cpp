@@ -228,6 +228,9 @@ void print_problems(const Console& console, const sim::RunRecords& runs) {
 }
 
 int run_validate(const ValidateOptions& options, const Console& console) {
+    if (!options.kernels.empty()) {
+        return run_validate_kernels(options, console);
+    }
     const std::vector<std::string> by =
         options.by.empty() ? std::vector<std::string>{"group"} : options.by;
     if (const auto status = check_grouping(by); !status) {

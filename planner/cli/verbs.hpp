@@ -37,5 +37,7 @@ int run_calibrate(const CalibrateVerbOptions& options, const Console& console);
 
 /// Lines of a file of run records that were lost or doubted, as warnings.
 void print_problems(const Console& console, const sim::RunRecords& runs);
+/// The same of single kernels: what `run_validate` does with `kernels`.
+int run_validate_kernels(const ValidateOptions& options, const Console& console);
 
 } // namespace shardplan::plan::cli

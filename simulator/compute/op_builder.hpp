@@ -41,6 +41,10 @@ OpContext op_context(const ModelSpec& model, const Resolved& resolved, const Sta
 /// Bytes moved to bring one 16-bit element into a format of `narrow` bytes, both orientations.
 double cast_bytes(const OpContext& c, double narrow);
 
+/// Products of experts that Transformer Engine runs side by side.
+/// Source: transformer_engine/common/gemm, multi-stream cuBLAS.
+constexpr std::int64_t te_streams = 4;
+
 /// How a linear map is split over the tensor-parallel group.
 enum class Split : std::uint8_t {
     column,     ///< output split; the input is whole (gathered under sp)

@@ -77,12 +77,14 @@ struct CommOp {
 struct Op {
     OpKind kind = OpKind::linear;
     std::string_view name; ///< "qkv", "core_attention", "mlp_up"; stable, shown by explain
-    /// Forward product of linear kinds. Attention: queries x keys x head dimension of one
-    /// sequence and head, `count` sequences x heads.
+    /// Forward product of linear kinds. Attention: queries x keys x mean dimension of keys and
+    /// values of one sequence and head, `count` sequences x heads.
     Gemm gemm;
-    Dtype dtype = Dtype::bf16;    ///< format its products run in
-    double attention_steps = 1.0; ///< kernels one after the other, each on a part of the keys
-    double sum_forward = 0.0;     ///< bytes moved to add up what those kernels find
+    Dtype dtype = Dtype::bf16; ///< format its products run in
+    /// Ends of the run of keys that a block of queries works on beyond what it needs: one of a
+    /// causal mask, two of a window; times the kernels that each take a part of the keys.
+    double attention_edges = 1.0;
+    double sum_forward = 0.0; ///< bytes moved to add up what several such kernels find
     double sum_backward = 0.0;
     bool writes_scores = false;   ///< attention as products around a softmax, not one kernel
     bool frozen = false;          ///< no gradient of its weights (adapters train instead)

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "simulator/compute/attention_op.hpp"
 #include "simulator/compute/op_builder.hpp"
 
 namespace shardplan::sim {
@@ -9,10 +10,6 @@ namespace {
 /// Heads of one rank: KV heads fewer than the ranks are copied.
 double local_heads(std::int64_t heads, std::int32_t tp) {
     return std::max(1.0, static_cast<double>(heads) / tp);
-}
-
-bool is_unfused(AttentionImpl impl) {
-    return impl == AttentionImpl::unfused || impl == AttentionImpl::fused_softmax;
 }
 
 /// Exchange of keys and values between the ranks of a context-parallel group.
@@ -44,64 +41,36 @@ void add_context_comm(const OpContext& c, double q_width, double kv_width, doubl
     op.comm_backward.push_back({Group::cp, Collective::all_to_all, in, 1});
 }
 
-/// Scores, softmax and weighted sum of the values, one kernel that never writes the scores.
-/// Forward two products per (query, key) pair, backward five (Dao 2023, arXiv 2307.08691).
-void price_flash(double heads, double pairs, double qk, double v, double io_bytes, Op& op) {
-    op.flops_forward = 2.0 * pairs * heads * (qk + v);
-    op.flops_backward = 2.0 * pairs * heads * (3.0 * qk + 2.0 * v);
-    op.traffic_forward = io_bytes;
-    op.traffic_backward = 2.0 * io_bytes;
-    op.kernels_forward = 1;
-    op.kernels_backward = 3; // row sums, gradients, conversion of the query gradient
-}
-
-/// Scores written to memory whole: no use is made of causality. The masks and the conversion to 32
-/// bits are passes of their own unless the softmax kernel does them.
-void price_unfused(const OpContext& c, double heads, double pairs, double qk, double v, Op& op) {
-    const double all_pairs = 2.0 * pairs;
-    const double scores = all_pairs * heads;
-    op.flops_forward = 2.0 * all_pairs * heads * (qk + v);
-    op.flops_backward = 2.0 * op.flops_forward;
-    const bool fused = c.resolved.attention == AttentionImpl::fused_softmax;
-    const bool dropout = c.model.attention_dropout > 0.0;
-    const double e = c.element;
-    op.writes_scores = true;
-    // The products read and write scores beside their work. Softmax reads and writes; scale, mask
-    // and two conversions. Backward it reads both the scores and their gradient.
-    const double forward = 2.0 * e + (fused ? 0.0 : 4.0 * e + 12.0);
-    const double backward = 3.0 * e + (fused ? 0.0 : 4.0 * e + 12.0);
-    const double drop = dropout ? 2.0 * e + 1.0 : 0.0;
-    op.traffic_forward = scores * (forward + drop);
-    op.traffic_backward = scores * (backward + drop);
-    op.kernels_forward = (fused ? 3 : 7) + (dropout ? 1 : 0);
-    op.kernels_backward = (fused ? 5 : 9) + (dropout ? 1 : 0);
+/// Where no kernel of its own does the softmax: scaled, masked and converted to 32 bits and back.
+SoftmaxPasses softmax_of(AttentionImpl impl) {
+    if (impl == AttentionImpl::fused_softmax) return {};
+    return {false, true, true, false, SoftmaxPasses::Mask::filled};
 }
 
 void add_core(const OpContext& c, const Attention& a, double kv_width, OpList& out) {
     const double heads = local_heads(a.heads, c.key.tp);
     const auto qk = static_cast<double>(a.qk_head_dim);
     const auto v = static_cast<double>(a.v_head_dim);
-    const double pairs =
-        causal_pairs(c.resolved, c.key.micro_batch, a.window) / static_cast<double>(c.key.cp);
-    const double q_bytes = c.tokens * heads * qk * c.element;
-    const double kv_bytes = c.tokens * kv_width * c.element;
-    const double out_bytes = c.tokens * heads * v * c.element;
-    Op op;
-    op.kind = OpKind::attention;
-    op.name = "core_attention";
-    op.dtype = c.activation;
-    op.gemm = {c.resolved.sequence / c.key.cp, c.resolved.sequence, a.qk_head_dim,
-               c.key.micro_batch * static_cast<std::int64_t>(heads)};
+    AttentionShape shape;
+    shape.dtype = c.activation;
+    shape.impl = c.resolved.attention;
+    shape.queries = c.resolved.sequence / c.key.cp;
+    shape.keys = c.resolved.sequence;
+    shape.qk = a.qk_head_dim;
+    shape.v = a.v_head_dim;
+    shape.heads = heads;
+    shape.sequences = c.key.micro_batch;
+    shape.window = skips_before_window(shape.impl) ? a.window : 0;
+    shape.pairs = causal_pairs(c.resolved, c.key.micro_batch, shape.window) / c.key.cp;
+    shape.all_pairs = 2.0 * causal_pairs(c.resolved, c.key.micro_batch, 0) / c.key.cp;
+    shape.io_bytes = c.tokens * (heads * (qk + v) + kv_width) * c.element;
+    shape.softmax = softmax_of(c.resolved.attention);
+    shape.dropout = c.model.attention_dropout > 0.0;
+    Op op = attention_op(shape);
     op.selective_share = 1.0; // Megatron's policy; others are set once the block is known
-    if (is_unfused(c.resolved.attention)) {
-        const double whole = causal_pairs(c.resolved, c.key.micro_batch, 0) / c.key.cp;
-        price_unfused(c, heads, whole, qk, v, op);
-    } else {
-        price_flash(heads, pairs, qk, v, q_bytes + kv_bytes + out_bytes, op);
-    }
     if (c.key.cp > 1 && c.key.cp_kind == CpKind::ring && !op.writes_scores) {
         // one kernel per piece of keys; each output but the first is rescaled and added in 32 bits
-        op.attention_steps = c.key.cp;
+        op.attention_edges *= c.key.cp;
         const double sums = (c.key.cp - 1.0) * c.tokens * heads;
         op.kernels_forward += 3 * (c.key.cp - 1);
         op.kernels_backward += 3 * (c.key.cp - 1);

@@ -119,9 +119,7 @@ void add_grouped(const OpContext& c, const Ffn& f, std::string_view name, double
                  double k, OpList& out) {
     const auto local = std::max<std::int64_t>(1, f.experts / std::max<std::int64_t>(1, c.key.ep));
     const auto rows = static_cast<std::int64_t>(std::max(1.0, tokens / static_cast<double>(local)));
-    // Transformer Engine spreads the experts over four streams, other grouped kernels take all.
-    // Source: transformer_engine/common/gemm, multi-stream cuBLAS.
-    constexpr std::int64_t streams = 4;
+    // Transformer Engine spreads the experts over streams, other grouped kernels take all.
     const bool te = has_feature(c.stack, Feature::te);
     const bool grouped = !te && has_feature(c.stack, Feature::grouped_gemm);
     Op op;
@@ -132,7 +130,7 @@ void add_grouped(const OpContext& c, const Ffn& f, std::string_view name, double
     op.gemm = {rows, static_cast<std::int64_t>(n), static_cast<std::int64_t>(k), local};
     op.flops_forward = 2.0 * tokens * n * k;
     op.flops_backward = (op.frozen ? 1.0 : 2.0) * op.flops_forward;
-    op.at_once = grouped ? local : (te ? streams : 1);
+    op.at_once = grouped ? local : (te ? te_streams : 1);
     const auto calls = static_cast<std::int32_t>(grouped ? 1 : local);
     op.kernels_forward = calls;
     op.kernels_backward = op.frozen ? calls : 2 * calls;

@@ -159,9 +159,7 @@ void set_core_attention(const OpContext& c, const Widths& w, bool grouped_heads,
     const double out = e * w.out * c.tokens;
     const double io = out + e * (w.q + w.k + w.v) * c.tokens;
     keep(op, "output", out);
-    const bool unfused = c.resolved.attention == AttentionImpl::unfused ||
-                         c.resolved.attention == AttentionImpl::fused_softmax;
-    if (unfused) {
+    if (writes_scores(c.resolved.attention)) {
         set_unfused_attention(c, w, io, op);
     } else {
         set_flash_attention(c, w, io, op);

@@ -100,9 +100,12 @@ ComputeRates compute_rates(const Device& device, const StackProfile& stack,
                       (by_row ? value_or(time.rowwise_efficiency, 1.0) : 1.0);
     }
     const AttentionRate& kernel = rate_of(compute, resolved.attention);
-    const double share = time.attention_efficiency.value;
+    const double share = time.attention_efficiency.value * value_or(compute.attention_clock, 1.0);
     r.attention.forward = value_or(kernel.forward_efficiency, 1.0) * share;
     r.attention.backward = value_or(kernel.backward_efficiency, 1.0) * share;
+    r.attention.widest = kernel.widest;
+    r.attention.wide_forward = value_or(kernel.wide_forward, 1.0);
+    r.attention.wide_backward = value_or(kernel.wide_backward, 1.0);
     r.attention.exponential = value_or(kernel.exponential, 0.0);
     r.attention.edge = value_or(kernel.edge, 0.0);
     r.attention.tail = value_or(compute.attention_tail, 0.0);
@@ -180,7 +183,7 @@ double attention_seconds(const ComputeRates& r, const Op& op, double flops, doub
     const double head = static_cast<double>(std::max<std::int64_t>(1, op.gemm.k));
     const double keys = std::max(1.0, op.flops_forward / (4.0 * queries * head));
     const double per_pair = flops / (queries * keys) + r.attention.exponential;
-    const double edge = r.attention.edge * op.attention_steps;
+    const double edge = r.attention.edge * op.attention_edges;
     const double work = queries * (keys + edge) * per_pair / rate;
     const auto units = static_cast<double>(std::max<std::int64_t>(1, r.compute_units));
     const double most_keys = std::min(static_cast<double>(op.gemm.n), 2.0 * keys);
@@ -211,18 +214,23 @@ OpCost op_cost(const Op& op, const ComputeRates& r) {
     const double gap_backward = r.kernel_time * op.kernels_backward;
     if (op.kind == OpKind::attention && !op.writes_scores) {
         const AttentionRates& a = r.attention;
+        const bool wide = op.gemm.k > a.widest;
+        const double forward = a.forward * (wide ? a.wide_forward : 1.0);
+        const double backward = a.backward * (wide ? a.wide_backward : 1.0);
         cost.forward.attention =
-            gap_forward + std::max(attention_seconds(r, op, op.flops_forward, a.forward, a.tail),
+            gap_forward + std::max(attention_seconds(r, op, op.flops_forward, forward, a.tail),
                                    op.traffic_forward * memory);
         cost.backward_input.attention =
-            gap_backward + std::max(attention_seconds(r, op, op.flops_backward, a.backward, 0.0),
+            gap_backward + std::max(attention_seconds(r, op, op.flops_backward, backward, 0.0),
                                     op.traffic_backward * memory);
         cost.forward.elementwise = op.sum_forward * memory;
         cost.backward_input.elementwise = op.sum_backward * memory;
         return cost;
     }
-    cost.forward.elementwise = r.passes * op.traffic_forward * memory + gap_forward;
-    cost.backward_input.elementwise = r.passes * op.traffic_backward * memory + gap_backward;
+    // every pass over written-out scores is counted one by one already
+    const double passes = op.writes_scores ? 1.0 : r.passes;
+    cost.forward.elementwise = passes * op.traffic_forward * memory + gap_forward;
+    cost.backward_input.elementwise = passes * op.traffic_backward * memory + gap_backward;
     if (op.gemm.m <= 0) return cost;
     if (op.kind == OpKind::attention) {
         set_unfused(op, r, cost);

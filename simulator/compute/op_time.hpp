@@ -12,11 +12,14 @@ namespace shardplan::sim {
 
 /// What fused attention reaches, prepared once.
 struct AttentionRates {
-    double forward = 1.0;     ///< of the 16-bit peak
-    double backward = 1.0;    ///< of the 16-bit peak
-    double exponential = 0.0; ///< flops per (query, key) pair
-    double edge = 0.0;        ///< keys per query
-    double tail = 0.0;        ///< of the longest block of queries
+    double forward = 1.0;       ///< of the 16-bit peak
+    double backward = 1.0;      ///< of the 16-bit peak
+    std::int64_t widest = 256;  ///< elements of a head
+    double wide_forward = 1.0;  ///< of `forward`, heads wider than that
+    double wide_backward = 1.0; ///< of `backward`
+    double exponential = 0.0;   ///< flops per (query, key) pair
+    double edge = 0.0;          ///< keys per query
+    double tail = 0.0;          ///< of the longest block of queries
 };
 
 /// What a device reaches under a stack, prepared once.

@@ -56,9 +56,7 @@ Status set_constant(T& target, const CalibrationEntry& entry, const std::string&
 /// A stack goes by its own name and by that of the profile it is derived from.
 Status apply_to_stack(const CalibrationEntry& entry, const std::string& path,
                       const std::string& where, StackProfile& stack) {
-    const bool meant =
-        entry.subject.empty() || entry.subject == stack.name || entry.subject == stack.derived_from;
-    if (!meant) {
+    if (!concerns(entry, {stack.name, stack.derived_from})) {
         return Done{};
     }
     Status status = set_constant(stack, entry, path, where);
@@ -68,7 +66,7 @@ Status apply_to_stack(const CalibrationEntry& entry, const std::string& path,
 Status apply_to_devices(const CalibrationEntry& entry, const std::string& path,
                         const std::string& where, std::vector<Device>& devices) {
     for (Device& device : devices) {
-        if (entry.subject.empty() || entry.subject == device.name) {
+        if (concerns(entry, {device.name})) {
             Status status = set_constant(device, entry, path, where);
             status = status ? check_compute(device.compute, where) : status;
             if (!status) {

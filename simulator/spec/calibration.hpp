@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "simulator/spec/fields.hpp"
@@ -41,6 +44,12 @@ struct Calibration {
 
     friend bool operator==(const Calibration&, const Calibration&) = default;
 };
+
+/// Does the entry hold for something that goes by one of these names?
+inline bool concerns(const CalibrationEntry& entry, std::initializer_list<std::string_view> names) {
+    return entry.subject.empty() ||
+           std::find(names.begin(), names.end(), entry.subject) != names.end();
+}
 
 void describe(FieldVisitor& v, CalibrationEntry& x);
 void describe(FieldVisitor& v, Calibration& x);

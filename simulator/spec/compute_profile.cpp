@@ -4,6 +4,10 @@ namespace shardplan::sim {
 
 void describe(FieldVisitor& v, AttentionRate& x) {
     field(v,
+          {"widest", "widest", "Elements of a head that a kernel works on without loss.", false,
+           1.0, 4096},
+          x.widest);
+    field(v,
           {"forward_efficiency", "forward efficiency",
            "Matrix work of the forward pass over the dense 16-bit peak."},
           x.forward_efficiency);
@@ -17,6 +21,14 @@ void describe(FieldVisitor& v, AttentionRate& x) {
           x.exponential);
     field(v, {"edge", "edge", "Keys that a block of queries works on beyond those it needs."},
           x.edge);
+    field(v,
+          {"wide_forward", "wide heads, forward",
+           "Of the forward efficiency, for heads wider than the widest without loss."},
+          x.wide_forward);
+    field(v,
+          {"wide_backward", "wide heads, backward",
+           "Of the backward efficiency, for heads wider than the widest without loss."},
+          x.wide_backward);
 }
 
 void describe(FieldVisitor& v, ComputeProfile& x) {
@@ -52,6 +64,11 @@ void describe(FieldVisitor& v, ComputeProfile& x) {
           {"gather_efficiency", "gather efficiency",
            "Bandwidth of kernels that sort rows, as tokens to experts, over the sheet bandwidth."},
           x.gather_efficiency);
+    field(v,
+          {"attention_clock", "attention clock",
+           "Clock under lasting load over that of the product the attention rates were measured "
+           "on."},
+          x.attention_clock);
     field(v,
           {"attention_tail", "attention tail",
            "Time in which compute units run dry at the end of an attention kernel, as a share of "

@@ -10,13 +10,17 @@ namespace shardplan::sim {
 /// What one generation of fused attention kernels reaches on an architecture.
 ///
 /// A (query, key) pair costs 2 (qk + v) flops forward and 2 (3 qk + 2 v) backward, and one
-/// exponential each; a block of queries works on `edge` keys more than it needs. Source: Dao 2023
+/// exponential each; a block of queries works on `edge` keys more than it needs. Heads of more than
+/// `widest` elements leave room for fewer rows beside them, and reach less. Source: Dao 2023
 /// (arXiv 2307.08691), section 3; Shah et al. 2024 (arXiv 2407.08608), section 3.
 struct AttentionRate {
+    std::int64_t widest = 256;    ///< elements of a head, mean of keys and values
     Constant forward_efficiency;  ///< of the dense 16-bit peak, matrix work of the forward pass
     Constant backward_efficiency; ///< the same, backward
     Constant exponential;         ///< flops of matrix work that take as long as one exponential
     Constant edge;                ///< keys
+    Constant wide_forward;        ///< of forward_efficiency, heads wider than `widest`
+    Constant wide_backward;       ///< of backward_efficiency
 
     friend bool operator==(const AttentionRate&, const AttentionRate&) = default;
 };
@@ -35,7 +39,9 @@ struct ComputeProfile {
     Constant kernel_time;       ///< seconds one kernel takes beside its work
     Constant memory_efficiency; ///< of the sheet bandwidth, large element-wise kernels
     Constant gather_efficiency; ///< the same, kernels that sort rows (tokens to experts and back)
-    Constant attention_tail;    ///< of the longest block of queries, while units run dry at the end
+    /// Clock under lasting load over that of the product its attention rates were measured on.
+    Constant attention_clock;
+    Constant attention_tail; ///< of the longest block of queries, while units run dry at the end
     AttentionRate flash_1;
     AttentionRate flash_2;
     AttentionRate flash_3;

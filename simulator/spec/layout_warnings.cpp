@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -86,6 +87,34 @@ void warn_unread(std::vector<Warning>& out, const Scenario& scenario, const Reso
     }
 }
 
+/// Kinds of attention that are timed as another one.
+void warn_attention(std::vector<Warning>& out, const Scenario& scenario, const Resolved& resolved) {
+    const Part* trunk = trunk_of(scenario.model);
+    if (trunk == nullptr) return;
+    std::set<std::int32_t> seen;
+    for (const Run& run : trunk->runs) {
+        if (!seen.insert(static_cast<std::int32_t>(run.kind)).second) continue;
+        const BlockKind& kind = scenario.model.block_kinds[static_cast<std::size_t>(run.kind)];
+        const Attention& a = kind.attention;
+        // a few vectors (shifts of norms) cost nothing; maps of their own do
+        if (a.opaque_parameters > 16 * trunk->hidden) {
+            out.push_back({"attention-approximated",
+                           fmt::format("block kind \"{}\" has {} parameters of a form that is not "
+                                       "described: their work is not timed, and its attention is "
+                                       "timed as {} over {} tokens",
+                                       kind.name, a.opaque_parameters, name_of(a.kind),
+                                       a.window > 0 ? a.window : resolved.sequence)});
+        }
+        if (a.window > 0 && a.window < resolved.sequence &&
+            !skips_before_window(resolved.attention)) {
+            out.push_back({"window-without-effect",
+                           fmt::format("the {} kernel masks what lies before the window of {} "
+                                       "tokens of block kind \"{}\" and computes it all the same",
+                                       name_of(resolved.attention), a.window, kind.name)});
+        }
+    }
+}
+
 } // namespace
 
 std::vector<Warning> layout_warnings(const Scenario& scenario, const Resolved& resolved,
@@ -167,6 +196,7 @@ std::vector<Warning> layout_warnings(const Scenario& scenario, const Resolved& r
     }
     warn_parts(out, scenario.model);
     warn_unread(out, scenario, resolved, layout);
+    warn_attention(out, scenario, resolved);
     return out;
 }
 

@@ -28,6 +28,15 @@ const std::pair<Feature, AttentionImpl>* attention_of(Feature feature) {
 
 } // namespace
 
+bool writes_scores(AttentionImpl impl) {
+    return impl == AttentionImpl::unfused || impl == AttentionImpl::fused_softmax;
+}
+
+bool skips_before_window(AttentionImpl impl) {
+    return impl == AttentionImpl::flash_2 || impl == AttentionImpl::flash_3 ||
+           impl == AttentionImpl::cudnn;
+}
+
 bool has_feature(const StackProfile& stack, Feature feature) {
     return std::find(stack.features.begin(), stack.features.end(), feature) != stack.features.end();
 }

@@ -96,6 +96,12 @@ struct EnumNames<AttentionImpl> {
                                                               "flash_2", "flash_3",       "cudnn"};
 };
 
+/// True for kernels that write the scores of all pairs to memory.
+bool writes_scores(AttentionImpl impl);
+/// True for kernels that leave out the keys before a window; the others mask them. Source:
+/// flash-attention from 2.3 (sliding windows), cuDNN frontend (sliding window masks).
+bool skips_before_window(AttentionImpl impl);
+
 /// Which layouts a stack can express; both legality and exporters read it.
 struct Capabilities {
     std::vector<Shard> shards = {Shard::none};

@@ -102,7 +102,7 @@ TEST(IdleInputs, AreNamedForTheBestPlanToo) {
 
 constexpr std::string_view measured = R"({
   "id": "node-a", "date": "2026-11-01", "machine": "two nodes in the cellar",
-  "entries": [{"path": "stack.time.gemm_efficiency", "subject": "H100-SXM-80GB", "value": 1.0,
+  "entries": [{"path": "stack.time.gemm_efficiency", "subject": "", "value": 1.0,
                "residual": 0.01, "samples": 50, "source": "products timed on node-a"}]})";
 
 TEST(Badge, SaysThatNothingIsCalibrated) {

@@ -150,5 +150,43 @@ TEST(ValidateVerb, FileThatIsNotThereIsBadInput) {
     EXPECT_TRUE(answer.out.empty());
 }
 
+/// A product, with `extra` before the last bracket.
+std::string kernel(const std::string& id, const std::string& extra) {
+    return R"({"id": ")" + id + R"(", "op": "gemm", "device": "A100-SXM-80GB", "dtype": "bf16", )" +
+           R"("m": 4096, "n": 4096, "k": 4096, "tflops": 250)" + extra + "}\n";
+}
+
+TEST(ValidateVerb, KernelsAreComparedRowByRowInTheOrderOfTheFile) {
+    const TemporaryFile file("kernels.jsonl",
+                             kernel("open", "") + kernel("known", R"(, "scorable": true)"));
+    ValidateOptions options;
+    options.kernels = file.path();
+    const Answer answer = run_verb(run_validate, options, {.json = true});
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    const sim::JsonValue json = parsed(answer.out);
+    const sim::JsonValue rows = *json.find("rows");
+    ASSERT_EQ(rows.size(), 2U);
+    EXPECT_EQ(rows.at(0).keys(), (std::vector<std::string>{"id", "skipped"}));
+    EXPECT_EQ(rows.at(1).keys(), (std::vector<std::string>{"id", "time_us", "measured_us"}));
+    EXPECT_NEAR(*rows.at(1).find("measured_us")->as_double(), 549.8, 0.1);
+    const Answer table = run_verb(run_validate, options);
+    for (const char* words : {"2 kernel records, 1 predicted, 1 skipped", "A100-SXM-80GB / gemm",
+                              "known", "549.8 us", "not stated"}) {
+        EXPECT_NE(table.out.find(words), std::string::npos) << words << table.out;
+    }
+}
+
+TEST(ValidateVerb, KernelsHaveGroupingsOfTheirOwn) {
+    const TemporaryFile file("kernels.jsonl", kernel("known", R"(, "scorable": true)"));
+    ValidateOptions options;
+    options.kernels = file.path();
+    options.by = {"stack"};
+    const Answer answer = run_verb(run_validate, options);
+    EXPECT_EQ(answer.code, 2);
+    EXPECT_NE(answer.err.find("stack"), std::string::npos) << answer.err;
+    options.by = {"device"};
+    EXPECT_EQ(run_verb(run_validate, options).code, 0);
+}
+
 } // namespace
 } // namespace shardplan::plan::cli

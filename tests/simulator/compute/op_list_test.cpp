@@ -146,7 +146,7 @@ TEST(OpList, AddsUpThePiecesOfARing) {
     sim::ShardingKey key;
     key.cp = 4;
     const Op op = op_named(block(llama_3_8b(), resolved(8192), key), "core_attention");
-    EXPECT_EQ(op.attention_steps, 4.0);
+    EXPECT_EQ(op.attention_edges, 4.0);
     EXPECT_EQ(op.sum_forward, 3.0 * 2048.0 * 32.0 * 128.0 * 10.0);
     key.cp_kind = sim::CpKind::all_to_all;
     EXPECT_EQ(op_named(block(llama_3_8b(), resolved(8192), key), "core_attention").sum_forward,

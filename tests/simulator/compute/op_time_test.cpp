@@ -154,7 +154,7 @@ TEST(OpTime, PaysForTheEdgeOfEveryPieceOfARing) {
     r.attention.edge = 256.0; // of 2048 keys that a query sees on average
     sim::Op op = attention(128);
     const double whole = op_cost(op, r).forward.attention;
-    op.attention_steps = 4.0;
+    op.attention_edges = 4.0;
     EXPECT_NEAR(op_cost(op, r).forward.attention, whole * (2048.0 + 1024.0) / (2048.0 + 256.0),
                 1e-12);
     op.sum_forward = 1e9;
@@ -194,6 +194,9 @@ TEST(OpTime, TakesTheRatesOfTheKernelThatRuns) {
     EXPECT_DOUBLE_EQ(compute_rates(device, stack, r).attention.forward, 0.25);
     r.attention = sim::AttentionImpl::cudnn;
     EXPECT_DOUBLE_EQ(compute_rates(device, stack, r).attention.forward, 0.45);
+    device.compute.attention_clock = stated(0.8); // of the product the rates were measured on
+    EXPECT_DOUBLE_EQ(compute_rates(device, stack, r).attention.forward, 0.36);
+    device.compute.attention_clock = {};
     r.attention = sim::AttentionImpl::flash_3; // not stated: nothing is lost
     EXPECT_DOUBLE_EQ(compute_rates(device, stack, r).attention.forward, 0.5);
 }

@@ -138,7 +138,7 @@ TEST(Band, IsNarrowerWhereACalibrationMeasuredAConstant) {
     sim::Scenario given = llama_8b(*stack);
     const sim::StepTime before = step_of(given);
     given.calibration.id = "node-a";
-    given.calibration.entries = {{"stack.time.gemm_efficiency", "H100-SXM-80GB",
+    given.calibration.entries = {{"stack.time.gemm_efficiency", "megatron-core",
                                   given.stack.time.gemm_efficiency.value, 0.0, 0.0, 0.01, 50,
                                   "products timed on node-a"}};
     ASSERT_TRUE(sim::apply_calibration(given));

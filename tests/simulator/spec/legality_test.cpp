@@ -354,5 +354,24 @@ TEST(Legality, RefusesContextParallelismInAPipelineWhereTheStackHasNone) {
     EXPECT_EQ(r.nearest, (Texts{"cp1", "pp1"}));
 }
 
+TEST(Layout, NamesAttentionThatIsTimedAsAnotherKind) {
+    Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(8192, 64));
+    EXPECT_FALSE(Bench(given).warns("dp8", "attention-approximated"));
+    given.model.block_kinds[0].attention.opaque_parameters = 4096 * 8192; // an indexer
+    EXPECT_TRUE(Bench(given).warns("dp8", "attention-approximated"));
+    given.model.block_kinds[0].attention.opaque_parameters = 2 * 4096; // shifts of norms
+    EXPECT_FALSE(Bench(given).warns("dp8", "attention-approximated"));
+}
+
+TEST(Layout, SaysWhereAKernelComputesWhatLiesBeforeAWindow) {
+    Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(8192, 64));
+    given.model.block_kinds[0].attention.window = 1024;
+    EXPECT_FALSE(Bench(given).warns("dp8", "window-without-effect"));
+    given.stack.attention = AttentionImpl::unfused;
+    EXPECT_TRUE(Bench(given).warns("dp8", "window-without-effect"));
+    given.model.block_kinds[0].attention.window = 8192;
+    EXPECT_FALSE(Bench(given).warns("dp8", "window-without-effect"));
+}
+
 } // namespace
 } // namespace shardplan::sim

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "simulator/io/json.hpp"
+#include "simulator/units/result.hpp"
+
+/// Files of measured records, one JSON object per line, read so that one bad cell does not lose its
+/// row nor one bad line the file; private to simulator/io.
+namespace shardplan::sim::detail {
+
+/// Reads known keys of one object of a record. A key that is null or absent is not known. A value
+/// of a wrong type is reported and counts as not known: one bad cell must not lose the row.
+class CellReader {
+public:
+    CellReader(std::optional<JsonValue> object, std::vector<Error>& problems);
+
+    [[nodiscard]] CellReader section(std::string_view key) const { return {find(key), *problems_}; }
+    void get(std::string_view key, std::optional<std::int64_t>& out) const;
+    void get(std::string_view key, std::optional<double>& out) const;
+    void get(std::string_view key, std::optional<bool>& out) const;
+    void get(std::string_view key, bool& out) const;
+    void get(std::string_view key, std::optional<std::string>& out) const;
+    void get(std::string_view key, std::string& out) const;
+    void get(std::string_view key, std::vector<std::string>& out) const;
+    /// The elements of a list of objects.
+    [[nodiscard]] std::vector<CellReader> items(std::string_view key) const;
+
+private:
+    [[nodiscard]] std::optional<JsonValue> find(std::string_view key) const;
+    void report(const JsonValue& cell, std::string_view what) const;
+
+    std::optional<JsonValue> object_;
+    std::vector<Error>* problems_;
+};
+
+/// Calls `take` with the object of every line and the line's number (from 1). Empty lines are
+/// skipped; a line that is not an object goes to `problems`.
+void for_each_line(std::string_view text, std::string_view source_name,
+                   std::vector<Error>& problems,
+                   const std::function<void(const JsonValue&, std::int64_t)>& take);
+
+/// Why a file gave no record: its first problem, or that it holds none. `what`: "run record";
+/// `parts`: what an object of it holds.
+Error no_record(std::string_view source_name, const std::vector<Error>& problems,
+                std::string_view what, std::string_view parts);
+
+} // namespace shardplan::sim::detail
