@@ -95,7 +95,8 @@ GroupTraffic tied_table(const StepContext& c, const Layout& layout, const Layout
 
 DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
                                     const LayoutParts& parts, const StageShape& shape,
-                                    std::int64_t micro_batches, double forward, double backward) {
+                                    std::int64_t micro_batches, HidingBudget& forward,
+                                    HidingBudget& backward) {
     const RankParameters p = parameters_of(parts, shape);
     const Movement move{c, parts, p};
     const Overlap& o = c.overlap;
@@ -120,11 +121,11 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
         reduce = move.dense(Group::shard, Collective::reduce_scatter, g, units);
         reduce += move.expert(Collective::reduce_scatter, g, units);
         const bool again = layout.shard == Shard::all && layout.reshard;
-        out.forward = hide(gather.seconds, o.gather, forward, o.slowdown);
+        out.forward = forward.hide(gather.seconds, o.gather, o.slowdown);
         const double in_backward = again ? gather.seconds : 0.0;
         const double hidden = in_backward * o.gather + reduce.seconds * o.dp;
         const double all = in_backward + reduce.seconds;
-        out.backward = hide(all, all > 0.0 ? hidden / all : 0.0, backward, o.slowdown);
+        out.backward = backward.hide(all, all > 0.0 ? hidden / all : 0.0, o.slowdown);
         const double unpack = copy_seconds(c, p, c.parameter_element, c.parameter_element);
         if (path_in(parts.paths, Group::shard).ranks > 1) {
             out.forward.exposed += unpack;
@@ -142,18 +143,16 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
         reduce += move.expert(op, g, buckets);
         // zero2 keeps no whole gradients, so every micro-batch is reduced
         const double times = layout.shard == Shard::optimizer_gradients ? m : 1.0;
-        // Under accumulation only the last backward pass has final gradients to hide.
-        const Hiding once = hide(reduce.seconds, o.dp, backward, o.slowdown);
-        out.step = {times * once.exposed + replicate.seconds, times * once.hidden};
+        out.reductions = times;
+        out.reduce = reduce.seconds;
+        out.step.exposed = replicate.seconds;
         out.traffic = times * reduce;
         out.traffic += replicate;
         if (sharded) {
             GroupTraffic gather =
                 move.dense(Group::shard, Collective::all_gather, c.parameter_element, buckets);
             gather += move.expert(Collective::all_gather, c.parameter_element, buckets);
-            const Hiding first = hide(gather.seconds, o.gather, forward, o.slowdown);
-            out.step.exposed += first.exposed;
-            out.step.hidden += first.hidden;
+            out.gather = gather.seconds;
             out.traffic += gather;
         }
     }
@@ -161,6 +160,16 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
     out.step.exposed += tied.seconds;
     out.traffic += tied;
     return out;
+}
+
+void hide_step(const StepContext& c, HidingBudget& forward, HidingBudget& backward,
+               DataParallelTime& dp) {
+    const Overlap& o = c.overlap;
+    // Under accumulation only the last backward pass has final gradients to hide.
+    const Hiding reduce = backward.hide(dp.reduce, o.dp, o.slowdown);
+    const Hiding gather = forward.hide(dp.gather, o.gather, o.slowdown);
+    dp.step.exposed += dp.reductions * reduce.exposed + gather.exposed;
+    dp.step.hidden += dp.reductions * reduce.hidden + gather.hidden;
 }
 
 namespace {
@@ -226,9 +235,9 @@ OffloadTime offload_time(const StepContext& c, const Layout& layout, const Layou
     kept *= fraction(layout.offload_activations);
     double rate = c.host_link;
     if (on_nvme && c.nvme > 0.0) rate = std::min(rate, c.nvme);
-    // copies run on engines of their own, beside everything else
-    out.forward = hide((in + kept) / rate, 1.0, forward, 0.0);
-    out.backward = hide((in + kept) / rate, 1.0, backward, 0.0);
+    const double lost = c.rates.memory_rate > 0.0 ? std::min(1.0, rate / c.rates.memory_rate) : 0.0;
+    out.forward = hide((in + kept) / rate, 1.0, forward, lost);
+    out.backward = hide((in + kept) / rate, 1.0, backward, lost);
     return out;
 }
 

@@ -121,8 +121,9 @@ struct StageTimes {
     PassTime forward;
     PassTime backward;
     double backward_weight = 0.0;
-    double recompute = 0.0;
-    Hiding message; ///< one direction, all chunks
+    PassTime recompute;
+    Hiding message_forward; ///< activations, all chunks
+    Hiding message_backward;
     DataParallelTime dp;
     OffloadTime offload;
     StagePass pass;
@@ -157,16 +158,16 @@ double message_seconds(const StepContext& c, const Layout& layout, const LayoutP
     return seconds;
 }
 
-double recompute_of(const UnitUse& use, const UnitTime& unit, Recompute kind) {
+PassTime recompute_of(const UnitUse& use, const UnitTime& unit, Recompute kind) {
     switch (kind) {
         case Recompute::none:
-            return 0.0;
+            return {};
         case Recompute::selective:
             return use.count * unit.selective_recompute;
         case Recompute::full:
-            return use.recomputed * unit.forward.total();
+            return use.recomputed * unit.forward;
     }
-    return 0.0;
+    return {};
 }
 
 StageTimes stage_times(const StepContext& c, const Layout& layout, const LayoutParts& parts,
@@ -179,20 +180,25 @@ StageTimes stage_times(const StepContext& c, const Layout& layout, const LayoutP
         s.backward_weight += use.count * unit.backward_weight;
         s.recompute += recompute_of(use, unit, recompute);
     }
+    // Inside a layer tp and cp come first; what they leave serves messages, then data parallelism.
+    HidingBudget under_forward(s.forward.idle_links());
+    HidingBudget under_backward(s.backward.idle_links() + s.recompute.idle_links());
     if (layout.pp > 1) {
         const double one = message_seconds(c, layout, parts);
         const double all = one * std::max(1.0, static_cast<double>(layout.chunks));
-        s.message = hide(all, c.overlap.pp, s.forward.compute(), c.overlap.slowdown);
+        s.message_forward = under_forward.hide(all, c.overlap.pp, c.overlap.slowdown);
+        s.message_backward = under_backward.hide(all, c.overlap.pp, c.overlap.slowdown);
     }
-    const double backward_compute = s.backward.compute() + s.recompute;
-    s.dp = data_parallel_time(c, layout, parts, shape, m, s.forward.compute(), backward_compute);
-    s.offload =
-        offload_time(c, layout, parts, shape, s.forward.total(), s.backward.total() + s.recompute);
-    s.pass.forward = Seconds(s.forward.total() + s.message.exposed + s.dp.forward.exposed +
-                             s.offload.forward.exposed);
-    s.pass.backward_input =
-        Seconds(s.backward.total() - s.backward_weight + s.recompute + s.message.exposed +
-                s.dp.backward.exposed + s.offload.backward.exposed);
+    s.dp = data_parallel_time(c, layout, parts, shape, m, under_forward, under_backward);
+    const double forward = s.forward.total() + s.message_forward.exposed + s.dp.forward.exposed;
+    const double backward = s.backward.total() + s.recompute.total() + s.message_backward.exposed +
+                            s.dp.backward.exposed;
+    s.offload = offload_time(c, layout, parts, shape, forward, backward);
+    under_forward.wait(s.offload.forward.exposed);
+    under_backward.wait(s.offload.backward.exposed);
+    hide_step(c, under_forward, under_backward, s.dp);
+    s.pass.forward = Seconds(forward + s.offload.forward.exposed);
+    s.pass.backward_input = Seconds(backward - s.backward_weight + s.offload.backward.exposed);
     s.pass.backward_weight = Seconds(s.backward_weight);
     return s;
 }
@@ -240,13 +246,16 @@ void record_passes(const StepContext& c, const Layout& layout, const LayoutParts
         both(TimeKind::cp_comm, "time.cp_comm", &PassTime::cp);
         both(TimeKind::ep_comm, "time.ep_comm", &PassTime::ep);
         ledger.add(TimeKind::recompute, use.unit, name, "time.recompute", m,
-                   recompute_of(use, u, recompute));
+                   recompute_of(use, u, recompute).total());
         ledger.hide(TimeKind::tp_comm, n * (u.forward.tp_hidden + u.backward.tp_hidden));
         ledger.hide(TimeKind::cp_comm, n * (u.forward.cp_hidden + u.backward.cp_hidden));
     }
     if (layout.pp > 1) {
-        ledger.add(TimeKind::pp_comm, -1, "messages", "time.message", 2.0 * m, s.message.exposed);
-        ledger.hide(TimeKind::pp_comm, 2.0 * m * s.message.hidden);
+        ledger.add(TimeKind::pp_comm, -1, "activations", "time.message", m,
+                   s.message_forward.exposed);
+        ledger.add(TimeKind::pp_comm, -1, "gradients", "time.message", m,
+                   s.message_backward.exposed);
+        ledger.hide(TimeKind::pp_comm, m * (s.message_forward.hidden + s.message_backward.hidden));
     }
     ledger.add(TimeKind::dp_comm, -1, "forward_gather", "time.gather", m, s.dp.forward.exposed);
     ledger.add(TimeKind::dp_comm, -1, "backward_gather_reduce", "time.reduce", m,
@@ -278,7 +287,7 @@ void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& 
     if (layout.pp > 1) {
         const auto v = static_cast<double>(std::max<int>(1, layout.chunks));
         out.pp.bytes = 2.0 * m * v * message_bytes(c, layout);
-        out.pp.seconds = 2.0 * m * (s.message.exposed + s.message.hidden);
+        out.pp.seconds = 2.0 * m * v * message_seconds(c, layout, parts);
     }
     out.dp = s.dp.traffic;
 }

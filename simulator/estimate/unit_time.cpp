@@ -121,7 +121,7 @@ UnitTime unit_time(const OpList& ops, const ComputeRates& rates, const Overlap& 
     unit.backward =
         pass_time(backward, scale * backward.kernels, comm_backward, rates, overlap, cp_kind);
     unit.selective_recompute =
-        pass_time(again, scale * again.kernels, comm_again, rates, overlap, cp_kind).total();
+        pass_time(again, scale * again.kernels, comm_again, rates, overlap, cp_kind);
     unit.tp_forward = comm_forward.tp;
     unit.cp_forward = comm_forward.cp;
     unit.ep_forward = comm_forward.ep;

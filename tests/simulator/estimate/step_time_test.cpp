@@ -32,7 +32,11 @@ public:
     }
     [[nodiscard]] sim::DataParallelTime data_parallel(const StageShape& shape,
                                                       std::int64_t micro_batches) const {
-        return data_parallel_time(context_, layout_, parts_, shape, micro_batches, 0.0, 0.0);
+        sim::HidingBudget nothing(0.0);
+        auto time =
+            data_parallel_time(context_, layout_, parts_, shape, micro_batches, nothing, nothing);
+        hide_step(context_, nothing, nothing, time);
+        return time;
     }
     [[nodiscard]] const sim::StepContext& context() const { return context_; }
     [[nodiscard]] const sim::LayoutParts& parts() const { return parts_; }
