@@ -107,10 +107,11 @@ Op table_op(const OpContext& c, double width) {
     op.weights = rows * width + positions;
     op.weight_bytes = op.weights * bytes_per_element(c.resolved.parameter);
     if (!op.frozen) {
-        // rows are read, added to and written in the gradient's format
-        op.traffic_backward =
-            bytes + 2.0 * c.tokens * width * bytes_per_element(c.resolved.gradient);
-        op.kernels_backward = 2 + (learned ? 1 : 0);
+        // rows are read, added to and written in a table of zeros in the parameters' format, which
+        // is then added to the accumulated gradient as a whole
+        const double kept = bytes_per_element(c.resolved.gradient);
+        op.traffic_backward = 3.0 * bytes + op.weights * (2.0 * c.element + 2.0 * kept);
+        op.kernels_backward = 3 + (learned ? 1 : 0);
     }
     if (c.key.tp > 1) {
         op.comm_forward.push_back(

@@ -12,8 +12,10 @@ struct DataParallelTime {
     Hiding step;             ///< once per step
     double reduce = 0.0;     ///< seconds of one reduction of whole gradients, see hide_step
     double reductions = 0.0; ///< per step
-    double gather = 0.0;     ///< seconds in which updated parameters are gathered, once per step
-    GroupTraffic traffic;    ///< per step
+    /// Of `reduce`: gradients of the token table are final only as the backward pass ends.
+    double hideable = 1.0;
+    double gather = 0.0;  ///< seconds in which updated parameters are gathered, once per step
+    GroupTraffic traffic; ///< per step
 };
 /// `forward`, `backward`: what the stage's passes can still hide.
 /// Sources: Rajbhandari et al. 2020 (arXiv 1910.02054) for what each kind of sharding moves; Zhao

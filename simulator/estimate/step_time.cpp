@@ -151,7 +151,10 @@ double message_seconds(const StepContext& c, const Layout& layout, const LayoutP
     const auto price = [&](Group group, Collective op, double bytes) {
         return parts.collectives.price(parts.paths, group, op, bytes).seconds;
     };
-    double seconds = price(Group::pp, Collective::send_recv, message_bytes(c, layout));
+    constexpr double header = 64.0; // bytes: latency is all that counts
+    double seconds = price(Group::pp, Collective::send_recv, message_bytes(c, layout)) +
+                     static_cast<double>(c.scenario->stack.tensors.message_headers) *
+                         price(Group::pp, Collective::send_recv, header);
     if (senders(c, layout) > 1.0) {
         seconds += price(Group::tp, Collective::all_gather, boundary_bytes(c, layout));
     }

@@ -103,6 +103,7 @@ UnitTime unit_time(const OpList& ops, const ComputeRates& rates, const Overlap& 
         unit.backward_weight += cost.backward_weight.device();
         add_comm(op.comm_forward, paths, comm_forward);
         add_comm(op.comm_backward, paths, comm_backward);
+        if (op.weights > 0.0) unit.weight_tensors += 1.0;
         for (const StoredTensor& tensor : op.stored)
             unit.stored_bytes += tensor.bytes;
         if (op.selective_share > 0.0) {

@@ -128,6 +128,7 @@ struct UnitTime {
     double backward_weight = 0.0; ///< of `backward`, gradients of weights
     PassTime selective_recompute; ///< what selective recomputation runs forward again
     double stored_bytes = 0.0;    ///< from forward to backward, nothing recomputed
+    double weight_tensors = 0.0;  ///< on one rank
     GroupTraffic tp, cp, ep;      ///< forward and backward
     GroupTraffic tp_forward, cp_forward, ep_forward;
 
