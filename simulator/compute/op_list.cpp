@@ -1,5 +1,8 @@
 #include "simulator/compute/op_list.hpp"
 
+#include <iterator>
+#include <utility>
+
 #include "simulator/compute/op_builder.hpp"
 #include "simulator/compute/op_memory.hpp"
 #include "simulator/spec/parameters.hpp"
@@ -204,6 +207,26 @@ OpList embedding_ops(const ModelSpec& model, const Resolved& resolved, const Sta
         out.push_back(std::move(op));
     }
     set_end_memory(c, out);
+    return out;
+}
+
+OpList prediction_ops(const ModelSpec& model, const Resolved& resolved, const StackProfile& stack,
+                      const ShardingKey& sharding) {
+    const Part* trunk = trunk_of(model);
+    OpList out = embedding_ops(model, resolved, stack, sharding);
+    if (trunk == nullptr) return out;
+    const OpContext c = op_context(model, resolved, stack, sharding, trunk->hidden);
+    const auto hidden = static_cast<double>(trunk->hidden);
+    for (const std::string_view name : {"prediction_hidden_norm", "prediction_embedding_norm"}) {
+        add_norm(c, name, trunk->norm_kind, trunk->norm_affine, trunk->norm_bias, c.local_tokens,
+                 hidden, out);
+    }
+    LinearShape map{"prediction_projection", "", ""};
+    map.in = 2.0 * hidden;
+    map.out = hidden;
+    add_linear(c, map, out);
+    OpList head = head_ops(model, resolved, stack, sharding);
+    std::move(head.begin(), head.end(), std::back_inserter(out));
     return out;
 }
 

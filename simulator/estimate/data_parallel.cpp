@@ -87,8 +87,9 @@ double copy_seconds(const StepContext& c, const RankParameters& p, double from, 
 }
 
 /// Share of the stage's gradients that are final before the backward pass ends.
-double ready_share(const LayoutParts& parts, const StageShape& shape, const RankParameters& p) {
-    const std::size_t table = parts.parameters.size() - 2;
+double ready_share(const StepContext& c, const LayoutParts& parts, const StageShape& shape,
+                   const RankParameters& p) {
+    const std::size_t table = c.scenario->model.block_kinds.size();
     return shape.has_embedding && p.trained() > 0.0
                ? 1.0 - parts.parameters[table].trained() / p.trained()
                : 1.0;
@@ -124,7 +125,7 @@ GroupTraffic tied_table(const StepContext& c, const Layout& layout, const Layout
                         const StageShape& shape) {
     const bool tied = c.scenario->model.embedding.tied && layout.pp > 1;
     if (!tied || !(shape.has_embedding || shape.has_head)) return {};
-    const std::size_t head = parts.parameters.size() - 1;
+    const std::size_t head = c.scenario->model.block_kinds.size() + 1;
     return in_calls(parts, Group::pp, Collective::send_recv,
                     parts.parameters[head].trained() * c.gradient_element, 1.0);
 }
@@ -161,7 +162,7 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
         const bool again = layout.shard == Shard::all && layout.reshard;
         out.forward = forward.hide(gather.seconds, o.gather, o.slowdown);
         const double in_backward = again ? gather.seconds : 0.0;
-        const double ready = std::min(o.dp, ready_share(parts, shape, p));
+        const double ready = std::min(o.dp, ready_share(c, parts, shape, p));
         const double hidden = in_backward * o.gather + reduce.seconds * ready;
         const double all = in_backward + reduce.seconds;
         out.backward = backward.hide(all, all > 0.0 ? hidden / all : 0.0, o.slowdown);
@@ -186,7 +187,7 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
         const double times = layout.shard == Shard::optimizer_gradients ? m : 1.0;
         out.reductions = times;
         out.reduce = reduce.seconds;
-        out.hideable = ready_share(parts, shape, p);
+        out.hideable = ready_share(c, parts, shape, p);
         out.step.exposed = replicate.seconds;
         if (reduce.seconds > 0.0) out.step.exposed += bucket_seconds(c, p);
         out.traffic = times * reduce;

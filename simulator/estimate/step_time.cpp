@@ -4,8 +4,29 @@
 #include <limits>
 
 #include "simulator/estimate/data_parallel.hpp"
+#include "simulator/spec/parameters.hpp"
 
 namespace shardplan::sim {
+
+namespace {
+
+/// Modules that predict further tokens run behind the last block: each a block, recomputed where
+/// blocks are, and what joins it to the trunk, with a head and loss of its own.
+void add_prediction_modules(const ModelSpec& model, Recompute kind, double weight,
+                            StageShape& shape) {
+    const auto joints = static_cast<std::int64_t>(model.block_kinds.size()) + 2;
+    for (const Part& part : model.parts) {
+        if (part.role != PartRole::mtp) continue;
+        for (const Run& run : part.runs) {
+            const double blocks = weight * static_cast<double>(run.count);
+            shape.units.push_back({run.kind, blocks, kind == Recompute::full ? blocks : 0.0});
+            shape.units.push_back({joints, blocks, 0.0});
+            shape.blocks += blocks;
+        }
+    }
+}
+
+} // namespace
 
 std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layout,
                                      const RecomputePlan& plan, const std::vector<Stage>& stages) {
@@ -43,7 +64,10 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layou
                 }
             }
         }
-        if (shape.has_head) shape.units.push_back({kinds + 1, weight, 0.0});
+        if (shape.has_head) {
+            add_prediction_modules(model, plan.kind, weight, shape);
+            shape.units.push_back({kinds + 1, weight, 0.0});
+        }
         shapes.push_back(std::move(shape));
     }
     return shapes;
@@ -81,6 +105,7 @@ OpList unit_ops(const StepContext& c, const Layout& layout, std::int64_t unit) {
     const StackProfile& stack = c.scenario->stack;
     if (unit == kinds) return embedding_ops(model, *c.resolved, stack, key);
     if (unit == kinds + 1) return head_ops(model, *c.resolved, stack, key);
+    if (unit == kinds + 2) return prediction_ops(model, *c.resolved, stack, key);
     const Part* trunk = trunk_of(model);
     return block_ops(model.block_kinds[static_cast<std::size_t>(unit)],
                      trunk == nullptr ? 0 : trunk->hidden, model, *c.resolved, stack, key);
@@ -90,7 +115,31 @@ std::string_view unit_name(const ModelSpec& model, std::int64_t unit) {
     const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
     if (unit == kinds) return "embedding";
     if (unit == kinds + 1) return "head";
+    if (unit == kinds + 2) return "prediction";
     return model.block_kinds[static_cast<std::size_t>(unit)].name;
+}
+
+std::int64_t unit_count(const ModelSpec& model) {
+    const std::int64_t ends = prediction_modules(model) > 0 ? 3 : 2;
+    return static_cast<std::int64_t>(model.block_kinds.size()) + ends;
+}
+
+std::vector<RankParameters> unit_parameters(const ModelSpec& model, const Resolved& resolved,
+                                            const Layout& layout) {
+    const Part* trunk = trunk_of(model);
+    const std::int64_t hidden = trunk == nullptr ? 0 : trunk->hidden;
+    std::vector<RankParameters> out;
+    for (const BlockKind& kind : model.block_kinds) {
+        out.push_back(block_on_rank(kind, hidden, resolved, layout));
+    }
+    out.push_back(embedding_on_rank(model, resolved, layout));
+    // where one stage holds both ends, a tied table is counted there once
+    out.push_back(head_on_rank(model, resolved, layout, layout.pp == 1));
+    if (const std::int64_t modules = prediction_modules(model); modules > 0) {
+        out.push_back(1.0 / static_cast<double>(modules) *
+                      prediction_joints_on_rank(model, resolved, layout, layout.pp == 1));
+    }
+    return out;
 }
 
 LayoutParts layout_parts(const StepContext& c, const Layout& layout) {
@@ -98,19 +147,11 @@ LayoutParts layout_parts(const StepContext& c, const Layout& layout) {
     parts.paths = paths_of(*c.scenario, layout);
     const ModelSpec& model = c.scenario->model;
     const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
-    const Part* trunk = trunk_of(model);
-    for (std::int64_t unit = 0; unit < kinds + 2; ++unit) {
+    for (std::int64_t unit = 0; unit < unit_count(model); ++unit) {
         parts.units.push_back(unit_time(unit_ops(c, layout, unit), c.rates, c.overlap, parts.paths,
                                         layout.cp_kind, unit < kinds));
-        if (unit < kinds) {
-            parts.parameters.push_back(
-                block_on_rank(model.block_kinds[static_cast<std::size_t>(unit)],
-                              trunk == nullptr ? 0 : trunk->hidden, *c.resolved, layout));
-        }
     }
-    parts.parameters.push_back(embedding_on_rank(model, *c.resolved, layout));
-    // where one stage holds both ends, a tied table is counted there once
-    parts.parameters.push_back(head_on_rank(model, *c.resolved, layout, layout.pp == 1));
+    parts.parameters = unit_parameters(model, *c.resolved, layout);
     return parts;
 }
 

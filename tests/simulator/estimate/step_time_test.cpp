@@ -238,6 +238,48 @@ TEST(StepTime, SendsHeadersAheadOfMessagesWhereTheStackDoes) {
     EXPECT_NEAR(seconds(2) - seconds(1), seconds(1) - seconds(0), 1e-12);
 }
 
+/// Llama 3 8B with `modules` that predict one further token each.
+sim::ModelSpec predicting(std::int64_t modules) {
+    sim::ModelSpec model = llama_3_8b();
+    if (modules == 0) return model;
+    sim::Part part;
+    part.name = "mtp";
+    part.role = sim::PartRole::mtp;
+    part.hidden = 4096;
+    part.runs = {{0, modules}};
+    part.other_parameters = modules * (2 * 4096 * 4096 + 2 * 4096);
+    model.parts.push_back(part);
+    return model;
+}
+
+TEST(StepTime, PredictionModulesRunABlockAndAHeadOnTheLastStage) {
+    const Layout l = layout(1, 4, 8);
+    const auto prepared = [&](std::int64_t modules) {
+        return Prepared{scenario(predicting(modules), dgx_h100(4), job(8192, 128)), l};
+    };
+    const Prepared with = prepared(2);
+    const auto shapes = with.shapes();
+    EXPECT_EQ(shapes[0].units, prepared(0).shapes()[0].units);
+    EXPECT_EQ(shapes[3].units,
+              (std::vector<sim::UnitUse>{{0, 8, 0}, {0, 2, 0}, {3, 2, 0}, {2, 1, 0}}));
+    sim::StepScratch scratch;
+    const auto seconds = [&](const Prepared& p, const std::vector<StageShape>& of) {
+        return step_time(p.context(), l, p.parts(), of, {}, 16, scratch);
+    };
+    const sim::StepResult plain = seconds(prepared(0), prepared(0).shapes());
+    const sim::StepResult more = seconds(with, shapes);
+    EXPECT_EQ(more.slowest_stage, 3);
+    EXPECT_GT(more.total, plain.total);
+    // a head, a block and 2 x 4096^2 more per module: the head alone is 2.4 blocks
+    const sim::UnitTime& head = with.parts().units[2];
+    const sim::UnitTime& joint = with.parts().units[3];
+    EXPECT_GT(joint.forward.gemm, head.forward.gemm);
+    EXPECT_LT(joint.forward.gemm, 1.2 * head.forward.gemm);
+    // the joints and the copy of the table, once
+    EXPECT_NEAR(2.0 * with.parts().parameters[3].trained(),
+                2.0 * (2.0 * 4096.0 * 4096.0 + 2.0 * 4096.0) + 4096.0 + 128256.0 * 4096.0, 1.0);
+}
+
 TEST(StepTime, IsBoundByTheLongestStage) {
     Layout l = layout(1, 4, 8);
     const Prepared p = llama(l);
