@@ -163,7 +163,8 @@ struct StageTimes {
     PassTime backward;
     double backward_weight = 0.0;
     PassTime recompute;
-    Hiding message_forward; ///< activations, all chunks
+    double message = 0.0;   ///< seconds of one direction, all chunks
+    Hiding message_forward; ///< activations
     Hiding message_backward;
     DataParallelTime dp;
     OffloadTime offload;
@@ -228,10 +229,10 @@ StageTimes stage_times(const StepContext& c, const Layout& layout, const LayoutP
     HidingBudget under_forward(s.forward.idle_links());
     HidingBudget under_backward(s.backward.idle_links() + s.recompute.idle_links());
     if (layout.pp > 1) {
-        const double one = message_seconds(c, layout, parts);
-        const double all = one * std::max(1.0, static_cast<double>(layout.chunks));
-        s.message_forward = under_forward.hide(all, c.overlap.pp, c.overlap.slowdown);
-        s.message_backward = under_backward.hide(all, c.overlap.pp, c.overlap.slowdown);
+        s.message =
+            message_seconds(c, layout, parts) * std::max(1.0, static_cast<double>(layout.chunks));
+        s.message_forward = under_forward.hide(s.message, c.overlap.pp, c.overlap.slowdown);
+        s.message_backward = under_backward.hide(s.message, c.overlap.pp, c.overlap.slowdown);
     }
     s.dp = data_parallel_time(c, layout, parts, shape, m, under_forward, under_backward);
     const double forward = s.forward.total() + s.message_forward.exposed + s.dp.forward.exposed;
@@ -331,7 +332,7 @@ void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& 
     if (layout.pp > 1) {
         const auto v = static_cast<double>(std::max<int>(1, layout.chunks));
         out.pp.bytes = 2.0 * m * v * message_bytes(c, layout);
-        out.pp.seconds = 2.0 * m * v * message_seconds(c, layout, parts);
+        out.pp.seconds = 2.0 * m * s.message;
     }
     out.dp = s.dp.traffic;
 }

@@ -21,7 +21,7 @@ Overlap overlap_of(const StackProfile& stack) {
     }
     o.cp = t.cp_overlap.value;
     o.pp = t.pp_overlap.value;
-    o.dp = t.dp_overlap.value;
+    if (has_feature(stack, Feature::dp_overlap)) o.dp = t.dp_overlap.value;
     o.gather = t.gather_overlap.value;
     o.slowdown = t.overlap_slowdown.value;
     return o;

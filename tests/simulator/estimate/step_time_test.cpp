@@ -199,6 +199,20 @@ TEST(DataParallel, CannotHideTheGradientsOfTheTokenTable) {
     EXPECT_NEAR(time.step.exposed, table * time.traffic.seconds, 1e-9);
 }
 
+TEST(DataParallel, OverlapsOnlyWhereTheFeatureIsOn) {
+    Layout l = layout(1, 1, 32);
+    sim::StackProfile stack = generic_stack();
+    const auto hidden = [&] {
+        const Prepared p(scenario(llama_3_8b(), dgx_h100(4), job(8192, 128), stack), l);
+        return p.data_parallel(p.shapes()[0], 1, 1e3).step.hidden;
+    };
+    EXPECT_GT(hidden(), 0.0);
+    stack.features.clear();
+    EXPECT_EQ(hidden(), 0.0);
+    stack.features = {sim::Feature::dp_overlap, sim::Feature::no_overlap};
+    EXPECT_EQ(hidden(), 0.0);
+}
+
 TEST(Optimizer, TouchesOnlyItsOwnShardOfTheStates) {
     Layout l = layout(1, 1, 32);
     const Prepared plain = llama(l);
