@@ -67,7 +67,9 @@ std::vector<Layout> crowded_layouts() {
                                    sim::Shard::optimizer_gradients, sim::Shard::all}) {
         l.shard = shard;
         for (const sim::ScheduleKind schedule :
-             {sim::ScheduleKind::gpipe, sim::ScheduleKind::one_f_one_b}) {
+             {sim::ScheduleKind::gpipe, sim::ScheduleKind::one_f_one_b,
+              sim::ScheduleKind::interleaved}) {
+            l.chunks = schedule == sim::ScheduleKind::interleaved ? 2 : 1;
             l.schedule = schedule;
             l.offload_tier = sim::OffloadTier::none;
             l.offload_activations = 0;
