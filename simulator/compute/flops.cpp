@@ -36,15 +36,17 @@ double attention_flops(const Attention& a, const Resolved& r) {
            static_cast<double>(a.qk_head_dim + a.v_head_dim);
 }
 
-/// Sums `of_kind` over the trunk's blocks.
+/// Sums `of_kind` over the blocks of the trunk and of the modules that predict further tokens.
 template <class F>
 double over_blocks(const ModelSpec& model, F of_kind) {
     const Part* trunk = trunk_of(model);
-    if (trunk == nullptr) return 0.0;
     double sum = 0.0;
-    for (const Run& run : trunk->runs) {
-        const BlockKind& kind = model.block_kinds[static_cast<std::size_t>(run.kind)];
-        sum += static_cast<double>(run.count) * of_kind(kind, trunk->hidden);
+    for (const Part& part : model.parts) {
+        if (&part != trunk && part.role != PartRole::mtp) continue;
+        for (const Run& run : part.runs) {
+            const BlockKind& kind = model.block_kinds[static_cast<std::size_t>(run.kind)];
+            sum += static_cast<double>(run.count) * of_kind(kind, part.hidden);
+        }
     }
     return sum;
 }
@@ -90,7 +92,11 @@ Flops model_flops_per_step(const ModelSpec& model, const Resolved& r) {
     const Embedding& e = model.embedding;
     const std::int64_t width = e.projection_width > 0 ? e.projection_width : trunk->hidden;
     const double head = static_cast<double>(e.vocab) * static_cast<double>(width);
-    const Flops forward = block_forward_flops_per_step(model, r) + Flops(2.0 * tokens * head);
+    // a module joins two vectors of the hidden width by one map, and has a head of its own
+    const auto modules = static_cast<double>(prediction_modules(model));
+    const auto hidden = static_cast<double>(trunk->hidden);
+    const double ends = head + modules * (2.0 * hidden * hidden + head);
+    const Flops forward = block_forward_flops_per_step(model, r) + Flops(2.0 * tokens * ends);
     if (r.method.kind == MethodKind::full) return 3.0 * forward;
     // Frozen weights need no gradient: their products run forward and for the input only.
     const Flops scores = block_forward_flops_per_step(model, r) - products_per_step(model, r);

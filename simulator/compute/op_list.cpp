@@ -1,5 +1,8 @@
 #include "simulator/compute/op_list.hpp"
 
+#include <iterator>
+#include <utility>
+
 #include "simulator/compute/op_builder.hpp"
 #include "simulator/compute/op_memory.hpp"
 #include "simulator/spec/parameters.hpp"
@@ -107,10 +110,11 @@ Op table_op(const OpContext& c, double width) {
     op.weights = rows * width + positions;
     op.weight_bytes = op.weights * bytes_per_element(c.resolved.parameter);
     if (!op.frozen) {
-        // rows are read, added to and written in the gradient's format
-        op.traffic_backward =
-            bytes + 2.0 * c.tokens * width * bytes_per_element(c.resolved.gradient);
-        op.kernels_backward = 2 + (learned ? 1 : 0);
+        // rows are read, added to and written in a table of zeros in the parameters' format, which
+        // is then added to the accumulated gradient as a whole
+        const double kept = bytes_per_element(c.resolved.gradient);
+        op.traffic_backward = 3.0 * bytes + op.weights * (2.0 * c.element + 2.0 * kept);
+        op.kernels_backward = 3 + (learned ? 1 : 0);
     }
     if (c.key.tp > 1) {
         op.comm_forward.push_back(
@@ -203,6 +207,26 @@ OpList embedding_ops(const ModelSpec& model, const Resolved& resolved, const Sta
         out.push_back(std::move(op));
     }
     set_end_memory(c, out);
+    return out;
+}
+
+OpList prediction_ops(const ModelSpec& model, const Resolved& resolved, const StackProfile& stack,
+                      const ShardingKey& sharding) {
+    const Part* trunk = trunk_of(model);
+    OpList out = embedding_ops(model, resolved, stack, sharding);
+    if (trunk == nullptr) return out;
+    const OpContext c = op_context(model, resolved, stack, sharding, trunk->hidden);
+    const auto hidden = static_cast<double>(trunk->hidden);
+    for (const std::string_view name : {"prediction_hidden_norm", "prediction_embedding_norm"}) {
+        add_norm(c, name, trunk->norm_kind, trunk->norm_affine, trunk->norm_bias, c.local_tokens,
+                 hidden, out);
+    }
+    LinearShape map{"prediction_projection", "", ""};
+    map.in = 2.0 * hidden;
+    map.out = hidden;
+    add_linear(c, map, out);
+    OpList head = head_ops(model, resolved, stack, sharding);
+    std::move(head.begin(), head.end(), std::back_inserter(out));
     return out;
 }
 

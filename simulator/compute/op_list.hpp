@@ -118,5 +118,10 @@ OpList embedding_ops(const ModelSpec& model, const Resolved& resolved, const Sta
 /// Final norm, output projection and loss on the last stage.
 OpList head_ops(const ModelSpec& model, const Resolved& resolved, const StackProfile& stack,
                 const ShardingKey& sharding);
+/// What one module that predicts a further token runs besides its block: the table again, two
+/// norms, the map that joins both vectors, and a head with its loss. Source: DeepSeek-V3 (arXiv
+/// 2412.19437, section 2.2).
+OpList prediction_ops(const ModelSpec& model, const Resolved& resolved, const StackProfile& stack,
+                      const ShardingKey& sharding);
 
 } // namespace shardplan::sim

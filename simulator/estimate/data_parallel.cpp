@@ -42,7 +42,12 @@ double blocks_per_unit(WrapUnit wrap, double blocks) {
     return 1.0;
 }
 
-double bucket_count(const StepContext& c, double bytes) {
+/// Buckets that gradients of `parameters` fill.
+double bucket_count(const StepContext& c, double parameters) {
+    // where buckets are copies in the parameters' format, that is what their size counts
+    const double element =
+        c.scenario->stack.states.bucket_copy ? c.parameter_element : c.gradient_element;
+    const double bytes = parameters * element;
     const double bucket = c.scenario->stack.memory.bucket_bytes.value;
     return bucket > 0.0 ? std::max(1.0, std::ceil(bytes / bucket)) : 1.0;
 }
@@ -81,12 +86,46 @@ double copy_seconds(const StepContext& c, const RankParameters& p, double from, 
     return copies ? (p.dense + p.expert) * (from + to) / c.rates.memory_rate : 0.0;
 }
 
+/// Share of the stage's gradients that are final before the backward pass ends.
+double ready_share(const StepContext& c, const LayoutParts& parts, const StageShape& shape,
+                   const RankParameters& p) {
+    const std::size_t table = c.scenario->model.block_kinds.size();
+    return shape.has_embedding && p.trained() > 0.0
+               ? 1.0 - parts.parameters[table].trained() / p.trained()
+               : 1.0;
+}
+
+/// Seconds in which gradients are copied into buckets of their own, and back.
+double bucket_seconds(const StepContext& c, const RankParameters& p) {
+    const bool copies = c.scenario->stack.states.bucket_copy && c.rates.memory_rate > 0.0;
+    return copies ? p.trained() * 4.0 * c.parameter_element / c.rates.memory_rate : 0.0;
+}
+
+/// Gradients summed whole and in one piece after the backward pass, though every rank updates only
+/// its shard; then each tensor's shards are gathered and copied to their places by the host.
+/// Source: nanotron, optim/zero.py (_all_gather_params) and trainer.py (training_step).
+void reduce_whole_after(const StepContext& c, const LayoutParts& parts, const StageShape& shape,
+                        const Movement& move, DataParallelTime& out) {
+    GroupTraffic all = move.dense(Group::dp_cp, Collective::all_reduce, c.gradient_element, 1.0);
+    all += move.expert(Collective::all_reduce, c.gradient_element, 1.0);
+    all += move.dense(Group::shard, Collective::all_gather, c.parameter_element, 1.0);
+    all += move.expert(Collective::all_gather, c.parameter_element, 1.0);
+    double tensors = 0.0;
+    for (const UnitUse& use : shape.units) {
+        tensors += use.count * parts.units[static_cast<std::size_t>(use.unit)].weight_tensors;
+    }
+    const auto ranks = static_cast<double>(path_in(parts.paths, Group::shard).ranks);
+    const double slices = ranks > 1.0 ? tensors * ranks : 0.0;
+    out.step.exposed += all.seconds + slices * value_or(c.scenario->stack.time.slice_host, 0.0);
+    out.traffic += all;
+}
+
 /// The copies of a tied table on the first and last stage are added up once per step.
 GroupTraffic tied_table(const StepContext& c, const Layout& layout, const LayoutParts& parts,
                         const StageShape& shape) {
     const bool tied = c.scenario->model.embedding.tied && layout.pp > 1;
     if (!tied || !(shape.has_embedding || shape.has_head)) return {};
-    const std::size_t head = parts.parameters.size() - 1;
+    const std::size_t head = c.scenario->model.block_kinds.size() + 1;
     return in_calls(parts, Group::pp, Collective::send_recv,
                     parts.parameters[head].trained() * c.gradient_element, 1.0);
 }
@@ -95,13 +134,14 @@ GroupTraffic tied_table(const StepContext& c, const Layout& layout, const Layout
 
 DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
                                     const LayoutParts& parts, const StageShape& shape,
-                                    std::int64_t micro_batches, double forward, double backward) {
+                                    std::int64_t micro_batches, HidingBudget& forward,
+                                    HidingBudget& backward) {
     const RankParameters p = parameters_of(parts, shape);
     const Movement move{c, parts, p};
     const Overlap& o = c.overlap;
     const auto m = static_cast<double>(micro_batches);
     const double g = c.gradient_element;
-    const double buckets = bucket_count(c, p.trained() * g);
+    const double buckets = bucket_count(c, p.trained());
     DataParallelTime out;
     GroupTraffic reduce;
     GroupTraffic replicate;
@@ -120,11 +160,12 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
         reduce = move.dense(Group::shard, Collective::reduce_scatter, g, units);
         reduce += move.expert(Collective::reduce_scatter, g, units);
         const bool again = layout.shard == Shard::all && layout.reshard;
-        out.forward = hide(gather.seconds, o.gather, forward, o.slowdown);
+        out.forward = forward.hide(gather.seconds, o.gather, o.slowdown);
         const double in_backward = again ? gather.seconds : 0.0;
-        const double hidden = in_backward * o.gather + reduce.seconds * o.dp;
+        const double ready = std::min(o.dp, ready_share(c, parts, shape, p));
+        const double hidden = in_backward * o.gather + reduce.seconds * ready;
         const double all = in_backward + reduce.seconds;
-        out.backward = hide(all, all > 0.0 ? hidden / all : 0.0, backward, o.slowdown);
+        out.backward = backward.hide(all, all > 0.0 ? hidden / all : 0.0, o.slowdown);
         const double unpack = copy_seconds(c, p, c.parameter_element, c.parameter_element);
         if (path_in(parts.paths, Group::shard).ranks > 1) {
             out.forward.exposed += unpack;
@@ -135,6 +176,8 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
         out.traffic = m * ((again ? 2.0 : 1.0) * gather);
         out.traffic += m * reduce;
         out.traffic += replicate;
+    } else if (layout.shard == Shard::optimizer && c.scenario->stack.states.reduces_whole_after) {
+        reduce_whole_after(c, parts, shape, move, out);
     } else {
         const bool sharded = layout.shard != Shard::none;
         const Collective op = sharded ? Collective::reduce_scatter : Collective::all_reduce;
@@ -142,18 +185,18 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
         reduce += move.expert(op, g, buckets);
         // zero2 keeps no whole gradients, so every micro-batch is reduced
         const double times = layout.shard == Shard::optimizer_gradients ? m : 1.0;
-        // Under accumulation only the last backward pass has final gradients to hide.
-        const Hiding once = hide(reduce.seconds, o.dp, backward, o.slowdown);
-        out.step = {times * once.exposed + replicate.seconds, times * once.hidden};
+        out.reductions = times;
+        out.reduce = reduce.seconds;
+        out.hideable = ready_share(c, parts, shape, p);
+        out.step.exposed = replicate.seconds;
+        if (reduce.seconds > 0.0) out.step.exposed += bucket_seconds(c, p);
         out.traffic = times * reduce;
         out.traffic += replicate;
         if (sharded) {
             GroupTraffic gather =
                 move.dense(Group::shard, Collective::all_gather, c.parameter_element, buckets);
             gather += move.expert(Collective::all_gather, c.parameter_element, buckets);
-            const Hiding first = hide(gather.seconds, o.gather, forward, o.slowdown);
-            out.step.exposed += first.exposed;
-            out.step.hidden += first.hidden;
+            out.gather = gather.seconds;
             out.traffic += gather;
         }
     }
@@ -161,6 +204,16 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
     out.step.exposed += tied.seconds;
     out.traffic += tied;
     return out;
+}
+
+void hide_step(const StepContext& c, HidingBudget& forward, HidingBudget& backward,
+               DataParallelTime& dp) {
+    const Overlap& o = c.overlap;
+    // Under accumulation only the last backward pass has final gradients to hide.
+    const Hiding reduce = backward.hide(dp.reduce, std::min(o.dp, dp.hideable), o.slowdown);
+    const Hiding gather = forward.hide(dp.gather, o.gather, o.slowdown);
+    dp.step.exposed += dp.reductions * reduce.exposed + gather.exposed;
+    dp.step.hidden += dp.reductions * reduce.hidden + gather.hidden;
 }
 
 namespace {
@@ -226,9 +279,9 @@ OffloadTime offload_time(const StepContext& c, const Layout& layout, const Layou
     kept *= fraction(layout.offload_activations);
     double rate = c.host_link;
     if (on_nvme && c.nvme > 0.0) rate = std::min(rate, c.nvme);
-    // copies run on engines of their own, beside everything else
-    out.forward = hide((in + kept) / rate, 1.0, forward, 0.0);
-    out.backward = hide((in + kept) / rate, 1.0, backward, 0.0);
+    const double lost = c.rates.memory_rate > 0.0 ? std::min(1.0, rate / c.rates.memory_rate) : 0.0;
+    out.forward = hide((in + kept) / rate, 1.0, forward, lost);
+    out.backward = hide((in + kept) / rate, 1.0, backward, lost);
     return out;
 }
 

@@ -4,8 +4,29 @@
 #include <limits>
 
 #include "simulator/estimate/data_parallel.hpp"
+#include "simulator/spec/parameters.hpp"
 
 namespace shardplan::sim {
+
+namespace {
+
+/// Modules that predict further tokens run behind the last block: each a block, recomputed where
+/// blocks are, and what joins it to the trunk, with a head and loss of its own.
+void add_prediction_modules(const ModelSpec& model, Recompute kind, double weight,
+                            StageShape& shape) {
+    const auto joints = static_cast<std::int64_t>(model.block_kinds.size()) + 2;
+    for (const Part& part : model.parts) {
+        if (part.role != PartRole::mtp) continue;
+        for (const Run& run : part.runs) {
+            const double blocks = weight * static_cast<double>(run.count);
+            shape.units.push_back({run.kind, blocks, kind == Recompute::full ? blocks : 0.0});
+            shape.units.push_back({joints, blocks, 0.0});
+            shape.blocks += blocks;
+        }
+    }
+}
+
+} // namespace
 
 std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layout,
                                      const RecomputePlan& plan, const std::vector<Stage>& stages) {
@@ -43,7 +64,10 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layou
                 }
             }
         }
-        if (shape.has_head) shape.units.push_back({kinds + 1, weight, 0.0});
+        if (shape.has_head) {
+            add_prediction_modules(model, plan.kind, weight, shape);
+            shape.units.push_back({kinds + 1, weight, 0.0});
+        }
         shapes.push_back(std::move(shape));
     }
     return shapes;
@@ -82,6 +106,7 @@ OpList unit_ops(const StepContext& c, const Layout& layout, std::int64_t unit) {
     const StackProfile& stack = c.scenario->stack;
     if (unit == kinds) return embedding_ops(model, *c.resolved, stack, key);
     if (unit == kinds + 1) return head_ops(model, *c.resolved, stack, key);
+    if (unit == kinds + 2) return prediction_ops(model, *c.resolved, stack, key);
     const Part* trunk = trunk_of(model);
     return block_ops(model.block_kinds[static_cast<std::size_t>(unit)],
                      trunk == nullptr ? 0 : trunk->hidden, model, *c.resolved, stack, key);
@@ -91,7 +116,31 @@ std::string_view unit_name(const ModelSpec& model, std::int64_t unit) {
     const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
     if (unit == kinds) return "embedding";
     if (unit == kinds + 1) return "head";
+    if (unit == kinds + 2) return "prediction";
     return model.block_kinds[static_cast<std::size_t>(unit)].name;
+}
+
+std::int64_t unit_count(const ModelSpec& model) {
+    const std::int64_t ends = prediction_modules(model) > 0 ? 3 : 2;
+    return static_cast<std::int64_t>(model.block_kinds.size()) + ends;
+}
+
+std::vector<RankParameters> unit_parameters(const ModelSpec& model, const Resolved& resolved,
+                                            const Layout& layout) {
+    const Part* trunk = trunk_of(model);
+    const std::int64_t hidden = trunk == nullptr ? 0 : trunk->hidden;
+    std::vector<RankParameters> out;
+    for (const BlockKind& kind : model.block_kinds) {
+        out.push_back(block_on_rank(kind, hidden, resolved, layout));
+    }
+    out.push_back(embedding_on_rank(model, resolved, layout));
+    // where one stage holds both ends, a tied table is counted there once
+    out.push_back(head_on_rank(model, resolved, layout, layout.pp == 1));
+    if (const std::int64_t modules = prediction_modules(model); modules > 0) {
+        out.push_back(1.0 / static_cast<double>(modules) *
+                      prediction_joints_on_rank(model, resolved, layout, layout.pp == 1));
+    }
+    return out;
 }
 
 LayoutParts layout_parts(const StepContext& c, const Layout& layout) {
@@ -100,19 +149,11 @@ LayoutParts layout_parts(const StepContext& c, const Layout& layout) {
     parts.spread = link_spread(parts.paths);
     const ModelSpec& model = c.scenario->model;
     const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
-    const Part* trunk = trunk_of(model);
-    for (std::int64_t unit = 0; unit < kinds + 2; ++unit) {
+    for (std::int64_t unit = 0; unit < unit_count(model); ++unit) {
         parts.units.push_back(unit_time(unit_ops(c, layout, unit), c.rates, c.overlap, parts.paths,
                                         layout.cp_kind, unit < kinds));
-        if (unit < kinds) {
-            parts.parameters.push_back(
-                block_on_rank(model.block_kinds[static_cast<std::size_t>(unit)],
-                              trunk == nullptr ? 0 : trunk->hidden, *c.resolved, layout));
-        }
     }
-    parts.parameters.push_back(embedding_on_rank(model, *c.resolved, layout));
-    // where one stage holds both ends, a tied table is counted there once
-    parts.parameters.push_back(head_on_rank(model, *c.resolved, layout, layout.pp == 1));
+    parts.parameters = unit_parameters(model, *c.resolved, layout);
     return parts;
 }
 
@@ -123,8 +164,10 @@ struct StageTimes {
     PassTime forward;
     PassTime backward;
     double backward_weight = 0.0;
-    double recompute = 0.0;
-    Hiding message; ///< one direction, all chunks
+    PassTime recompute;
+    double message = 0.0;   ///< seconds of one direction, all chunks
+    Hiding message_forward; ///< activations
+    Hiding message_backward;
     DataParallelTime dp;
     OffloadTime offload;
     StagePass pass;
@@ -152,23 +195,26 @@ double message_seconds(const StepContext& c, const Layout& layout, const LayoutP
     const auto price = [&](Group group, Collective op, double bytes) {
         return parts.collectives.price(parts.paths, group, op, bytes).seconds;
     };
-    double seconds = price(Group::pp, Collective::send_recv, message_bytes(c, layout));
+    constexpr double header = 64.0; // bytes: latency is all that counts
+    double seconds = price(Group::pp, Collective::send_recv, message_bytes(c, layout)) +
+                     static_cast<double>(c.scenario->stack.tensors.message_headers) *
+                         price(Group::pp, Collective::send_recv, header);
     if (senders(c, layout) > 1.0) {
         seconds += price(Group::tp, Collective::all_gather, boundary_bytes(c, layout));
     }
     return seconds;
 }
 
-double recompute_of(const UnitUse& use, const UnitTime& unit, Recompute kind) {
+PassTime recompute_of(const UnitUse& use, const UnitTime& unit, Recompute kind) {
     switch (kind) {
         case Recompute::none:
-            return 0.0;
+            return {};
         case Recompute::selective:
             return use.count * unit.selective_recompute;
         case Recompute::full:
-            return use.recomputed * unit.forward.total();
+            return use.recomputed * unit.forward;
     }
-    return 0.0;
+    return {};
 }
 
 StageTimes stage_times(const StepContext& c, const Layout& layout, const LayoutParts& parts,
@@ -181,20 +227,25 @@ StageTimes stage_times(const StepContext& c, const Layout& layout, const LayoutP
         s.backward_weight += use.count * unit.backward_weight;
         s.recompute += recompute_of(use, unit, recompute);
     }
+    // Inside a layer tp and cp come first; what they leave serves messages, then data parallelism.
+    HidingBudget under_forward(s.forward.idle_links());
+    HidingBudget under_backward(s.backward.idle_links() + s.recompute.idle_links());
     if (layout.pp > 1) {
-        const double one = message_seconds(c, layout, parts);
-        const double all = one * std::max(1.0, static_cast<double>(layout.chunks));
-        s.message = hide(all, c.overlap.pp, s.forward.compute(), c.overlap.slowdown);
+        s.message =
+            message_seconds(c, layout, parts) * std::max(1.0, static_cast<double>(layout.chunks));
+        s.message_forward = under_forward.hide(s.message, c.overlap.pp, c.overlap.slowdown);
+        s.message_backward = under_backward.hide(s.message, c.overlap.pp, c.overlap.slowdown);
     }
-    const double backward_compute = s.backward.compute() + s.recompute;
-    s.dp = data_parallel_time(c, layout, parts, shape, m, s.forward.compute(), backward_compute);
-    s.offload =
-        offload_time(c, layout, parts, shape, s.forward.total(), s.backward.total() + s.recompute);
-    s.pass.forward = Seconds(s.forward.total() + s.message.exposed + s.dp.forward.exposed +
-                             s.offload.forward.exposed);
-    s.pass.backward_input =
-        Seconds(s.backward.total() - s.backward_weight + s.recompute + s.message.exposed +
-                s.dp.backward.exposed + s.offload.backward.exposed);
+    s.dp = data_parallel_time(c, layout, parts, shape, m, under_forward, under_backward);
+    const double forward = s.forward.total() + s.message_forward.exposed + s.dp.forward.exposed;
+    const double backward = s.backward.total() + s.recompute.total() + s.message_backward.exposed +
+                            s.dp.backward.exposed;
+    s.offload = offload_time(c, layout, parts, shape, forward, backward);
+    under_forward.wait(s.offload.forward.exposed);
+    under_backward.wait(s.offload.backward.exposed);
+    hide_step(c, under_forward, under_backward, s.dp);
+    s.pass.forward = Seconds(forward + s.offload.forward.exposed);
+    s.pass.backward_input = Seconds(backward - s.backward_weight + s.offload.backward.exposed);
     s.pass.backward_weight = Seconds(s.backward_weight);
     return s;
 }
@@ -242,13 +293,16 @@ void record_passes(const StepContext& c, const Layout& layout, const LayoutParts
         both(TimeKind::cp_comm, "time.cp_comm", &PassTime::cp);
         both(TimeKind::ep_comm, "time.ep_comm", &PassTime::ep);
         ledger.add(TimeKind::recompute, use.unit, name, "time.recompute", m,
-                   recompute_of(use, u, recompute));
+                   recompute_of(use, u, recompute).total());
         ledger.hide(TimeKind::tp_comm, n * (u.forward.tp_hidden + u.backward.tp_hidden));
         ledger.hide(TimeKind::cp_comm, n * (u.forward.cp_hidden + u.backward.cp_hidden));
     }
     if (layout.pp > 1) {
-        ledger.add(TimeKind::pp_comm, -1, "messages", "time.message", 2.0 * m, s.message.exposed);
-        ledger.hide(TimeKind::pp_comm, 2.0 * m * s.message.hidden);
+        ledger.add(TimeKind::pp_comm, -1, "activations", "time.message", m,
+                   s.message_forward.exposed);
+        ledger.add(TimeKind::pp_comm, -1, "gradients", "time.message", m,
+                   s.message_backward.exposed);
+        ledger.hide(TimeKind::pp_comm, m * (s.message_forward.hidden + s.message_backward.hidden));
     }
     ledger.add(TimeKind::dp_comm, -1, "forward_gather", "time.gather", m, s.dp.forward.exposed);
     ledger.add(TimeKind::dp_comm, -1, "backward_gather_reduce", "time.reduce", m,
@@ -280,7 +334,7 @@ void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& 
     if (layout.pp > 1) {
         const auto v = static_cast<double>(std::max<int>(1, layout.chunks));
         out.pp.bytes = 2.0 * m * v * message_bytes(c, layout);
-        out.pp.seconds = 2.0 * m * (s.message.exposed + s.message.hidden);
+        out.pp.seconds = 2.0 * m * s.message;
     }
     out.dp = s.dp.traffic;
 }

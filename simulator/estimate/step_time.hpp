@@ -18,7 +18,8 @@
 namespace shardplan::sim {
 
 /// A unit on a stage: which one, how often, and how many of them are fully recomputed. `unit`:
-/// index of the block kind, then embedding_unit and head_unit behind the last.
+/// index of the block kind, then behind the last one the embedding, the head and, where the model
+/// predicts further tokens, what joins such a module's block to the trunk.
 struct UnitUse {
     std::int64_t unit = 0;
     double count = 0.0;
@@ -61,13 +62,17 @@ StepContext step_context(const Scenario& scenario, const Resolved& resolved);
 struct LayoutParts {
     Paths paths;
     LinkSpread spread{};                    ///< of the time on `paths`
-    std::vector<UnitTime> units;            ///< by block kind, then embedding, then head
+    std::vector<UnitTime> units;            ///< as UnitUse counts them
     std::vector<RankParameters> parameters; ///< of the same units
     /// Of `paths`. Changes no figure; as the parts, it belongs to one thread.
     mutable CollectiveMemo collectives;
 };
 LayoutParts layout_parts(const StepContext& context, const Layout& layout);
 
+std::int64_t unit_count(const ModelSpec& model);
+/// Parameters of every unit on one rank. `out.size()` = unit_count.
+std::vector<RankParameters> unit_parameters(const ModelSpec& model, const Resolved& resolved,
+                                            const Layout& layout);
 /// The operators of a unit as LayoutParts prices them.
 OpList unit_ops(const StepContext& context, const Layout& layout, std::int64_t unit);
 std::string_view unit_name(const ModelSpec& model, std::int64_t unit);

@@ -21,7 +21,7 @@ Overlap overlap_of(const StackProfile& stack) {
     }
     o.cp = t.cp_overlap.value;
     o.pp = t.pp_overlap.value;
-    o.dp = t.dp_overlap.value;
+    if (has_feature(stack, Feature::dp_overlap)) o.dp = t.dp_overlap.value;
     o.gather = t.gather_overlap.value;
     o.slowdown = t.overlap_slowdown.value;
     return o;
@@ -103,6 +103,7 @@ UnitTime unit_time(const OpList& ops, const ComputeRates& rates, const Overlap& 
         unit.backward_weight += cost.backward_weight.device();
         add_comm(op.comm_forward, paths, comm_forward);
         add_comm(op.comm_backward, paths, comm_backward);
+        if (op.weights > 0.0) unit.weight_tensors += 1.0;
         for (const StoredTensor& tensor : op.stored)
             unit.stored_bytes += tensor.bytes;
         if (op.selective_share > 0.0) {
@@ -121,7 +122,7 @@ UnitTime unit_time(const OpList& ops, const ComputeRates& rates, const Overlap& 
     unit.backward =
         pass_time(backward, scale * backward.kernels, comm_backward, rates, overlap, cp_kind);
     unit.selective_recompute =
-        pass_time(again, scale * again.kernels, comm_again, rates, overlap, cp_kind).total();
+        pass_time(again, scale * again.kernels, comm_again, rates, overlap, cp_kind);
     unit.tp_forward = comm_forward.tp;
     unit.cp_forward = comm_forward.cp;
     unit.ep_forward = comm_forward.ep;

@@ -31,12 +31,35 @@ Overlap overlap_of(const StackProfile& stack);
 struct Hiding {
     double exposed = 0.0; ///< what is left, and what the compute beside it loses
     double hidden = 0.0;
+
+    friend bool operator==(const Hiding&, const Hiding&) = default;
 };
 /// Hides `fraction` of `seconds`, no more than the `window` of compute allows.
 inline Hiding hide(double seconds, double fraction, double window, double slowdown) {
     const double hidden = std::max(0.0, std::min(seconds * fraction, window));
     return {seconds - hidden + hidden * slowdown, hidden};
 }
+
+/// The compute of one pass that communication can run under. A second of it hides one second of
+/// communication and not two: NCCL's kernels of different groups queue for the same links and
+/// compute units. What asks first is served first.
+class HidingBudget {
+public:
+    /// `seconds`: of compute.
+    explicit HidingBudget(double seconds) : left_(std::max(0.0, seconds)) {}
+
+    /// As sim::hide, under what is left.
+    Hiding hide(double seconds, double fraction, double slowdown) {
+        const Hiding h = sim::hide(seconds, fraction, left_, slowdown);
+        left_ -= h.hidden;
+        return h;
+    }
+    /// The device is idle for `seconds`, which nothing that was hidden so far filled.
+    void wait(double seconds) { left_ += seconds; }
+
+private:
+    double left_;
+};
 
 /// Seconds of one pass of one micro-batch through one unit, by what they are spent on.
 struct PassTime {
@@ -52,6 +75,8 @@ struct PassTime {
 
     [[nodiscard]] double compute() const { return gemm + attention + elementwise; }
     [[nodiscard]] double total() const { return compute() + launch + tp + cp + ep; }
+    /// Compute that hides nothing inside the unit.
+    [[nodiscard]] double idle_links() const { return compute() - tp_hidden - cp_hidden; }
     PassTime& operator+=(const PassTime& o) {
         gemm += o.gemm;
         attention += o.attention;
@@ -100,10 +125,11 @@ struct GroupTraffic {
 struct UnitTime {
     PassTime forward;
     PassTime backward;
-    double backward_weight = 0.0;     ///< of `backward`, gradients of weights
-    double selective_recompute = 0.0; ///< forward time of what selective recomputation runs again
-    double stored_bytes = 0.0;        ///< from forward to backward, nothing recomputed
-    GroupTraffic tp, cp, ep;          ///< forward and backward
+    double backward_weight = 0.0; ///< of `backward`, gradients of weights
+    PassTime selective_recompute; ///< what selective recomputation runs forward again
+    double stored_bytes = 0.0;    ///< from forward to backward, nothing recomputed
+    double weight_tensors = 0.0;  ///< on one rank
+    GroupTraffic tp, cp, ep;      ///< forward and backward
     GroupTraffic tp_forward, cp_forward, ep_forward;
 
     friend bool operator==(const UnitTime&, const UnitTime&) = default;

@@ -51,16 +51,7 @@ void set_paths(const PreparedScenario& prepared, const Layout& layout, Workspace
     for (std::size_t i = 0; i < of_units.size(); ++i) {
         cache.path_numbers[i] = number_of(path_in(parts.paths, of_units[i]), cache.known_paths);
     }
-    parts.parameters.clear();
-    const ModelSpec& model = scenario.model;
-    const Part* trunk = trunk_of(model);
-    for (const BlockKind& kind : model.block_kinds) {
-        parts.parameters.push_back(
-            block_on_rank(kind, trunk == nullptr ? 0 : trunk->hidden, prepared.resolved, layout));
-    }
-    parts.parameters.push_back(embedding_on_rank(model, prepared.resolved, layout));
-    // where one stage holds both ends, a tied table is counted there once
-    parts.parameters.push_back(head_on_rank(model, prepared.resolved, layout, layout.pp == 1));
+    parts.parameters = unit_parameters(scenario.model, prepared.resolved, layout);
 }
 
 UnitsKey units_key(const Layout& l, const std::array<std::uint32_t, 4>& paths) {
@@ -81,7 +72,7 @@ std::vector<UnitTime> unit_times(const PreparedScenario& prepared, const LayoutT
     const StepContext& step = prepared.step;
     const auto has_experts = [](const BlockKind& kind) { return kind.ffn.kind == FfnKind::moe; };
     const bool any_experts = std::any_of(kinds.begin(), kinds.end(), has_experts);
-    std::vector<OpList> ops(kinds.size() + 2);
+    std::vector<OpList> ops(static_cast<std::size_t>(unit_count(prepared.scenario.model)));
     std::vector<UnitTime> out;
     out.reserve(ops.size());
     for (std::size_t unit = 0; unit < ops.size(); ++unit) {
@@ -103,6 +94,7 @@ std::vector<UnitTime> unit_times(const PreparedScenario& prepared, const LayoutT
         }
         out.push_back(it->second);
     }
+    ops.resize(kinds.size() + 2); // memory knows prediction modules as blocks and heads
     take_operators({prepared.scenario, prepared.resolved, tables}, layout, ops, cache.memory);
     return out;
 }

@@ -155,6 +155,26 @@ RankParameters head_on_rank(const ModelSpec& model, const Resolved& resolved, co
     return resolved.method.kind == MethodKind::full ? out : freeze(out, 0.0);
 }
 
+RankParameters prediction_joints_on_rank(const ModelSpec& model, const Resolved& resolved,
+                                         const Layout& layout, bool with_embedding) {
+    RankParameters sum;
+    for (const Part& part : model.parts) {
+        if (part.role != PartRole::mtp) {
+            continue;
+        }
+        RankParameters rest;
+        rest.dense = as_double(part.other_parameters) / layout.tp;
+        if (part.final_norm && part.norm_affine) {
+            rest.dense += as_double(part.hidden) * (part.norm_bias ? 2.0 : 1.0);
+        }
+        if (!with_embedding) {
+            rest.dense += table_on_rank(model, resolved, layout);
+        }
+        sum += resolved.method.kind == MethodKind::full ? rest : freeze(rest, 0.0);
+    }
+    return sum;
+}
+
 RankParameters prediction_modules_on_rank(const ModelSpec& model, const Resolved& resolved,
                                           const Layout& layout, bool with_embedding) {
     RankParameters sum;
@@ -167,16 +187,8 @@ RankParameters prediction_modules_on_rank(const ModelSpec& model, const Resolved
             sum +=
                 static_cast<double>(run.count) * block_on_rank(kind, part.hidden, resolved, layout);
         }
-        RankParameters rest;
-        rest.dense = as_double(part.other_parameters) / layout.tp;
-        if (part.final_norm && part.norm_affine) {
-            rest.dense += as_double(part.hidden) * (part.norm_bias ? 2.0 : 1.0);
-        }
-        if (!with_embedding) {
-            rest.dense += table_on_rank(model, resolved, layout);
-        }
-        sum += resolved.method.kind == MethodKind::full ? rest : freeze(rest, 0.0);
     }
+    sum += prediction_joints_on_rank(model, resolved, layout, with_embedding);
     return sum;
 }
 

@@ -50,6 +50,10 @@ RankParameters head_on_rank(const ModelSpec& model, const Resolved& resolved, co
 RankParameters prediction_modules_on_rank(const ModelSpec& model, const Resolved& resolved,
                                           const Layout& layout, bool with_embedding);
 
+/// What of them is not in their blocks: maps, norms, and the copy of the token table.
+RankParameters prediction_joints_on_rank(const ModelSpec& model, const Resolved& resolved,
+                                         const Layout& layout, bool with_embedding);
+
 /// Everything on a stage.
 RankParameters stage_on_rank(const ModelSpec& model, const Resolved& resolved, const Layout& layout,
                              const Stage& stage);

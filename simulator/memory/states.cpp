@@ -17,6 +17,12 @@ bool is_fsdp(const StackProfile& stack, const Layout& layout) {
     return stack.capabilities.fully_sharded && shards_gradients(layout);
 }
 
+/// A group of one has nothing to gather; only where shards are in another format than what computes
+/// does it make the copies all the same.
+bool gathers_nothing(const StackProfile& stack, const Layout& layout) {
+    return shard_degrees(layout).dense <= 1.0 && !stack.memory.sharded_fp32_parameters;
+}
+
 /// Which states the ranks of a shard group split.
 struct Splits {
     bool weights = false;
@@ -233,6 +239,7 @@ void add_gathered_units(const Resolved& r, const StackProfile& stack, const Layo
         add_zero_buffers(r, stack, layout, p, phase, sum);
         return;
     }
+    if (gathers_nothing(stack, layout)) return;
     const auto kind = TensorKind::gathered_weights;
     const double size = bytes_per_element(r.parameter);
     const double blocks = blocks_in_unit(layout.wrap, p.blocks);

@@ -6,17 +6,27 @@ namespace shardplan::sim {
 
 namespace {
 
+/// Share of the bubbles for which a schedule has weight gradients to fill them with, of those it
+/// could fill: the last micro-batch's come too late, and `wanted` others fill them all.
+double filled(std::int64_t micro_batches, std::int64_t wanted) {
+    return wanted > 0
+               ? std::min(1.0, static_cast<double>(micro_batches - 1) / static_cast<double>(wanted))
+               : 1.0;
+}
+
 /// What a stage that is not the slowest adds to the fill and drain of the pipeline.
-double share_of(ScheduleKind schedule, const StagePass& s, double chunks) {
+double share_of(ScheduleKind schedule, const StagePass& s, double chunks, std::int64_t others,
+                std::int64_t micro_batches) {
     const double f = s.forward.value();
     const double b = s.backward_input.value();
-    const double w = s.backward_weight.value();
+    const double w = s.backward_weight.value() *
+                     filled(micro_batches, schedule == ScheduleKind::zb_h2 ? 2 * others : others);
     switch (schedule) {
         case ScheduleKind::gpipe:
         case ScheduleKind::one_f_one_b:
-            return f + b + w;
+            return s.total().value();
         case ScheduleKind::interleaved:
-            return (f + b + w) / chunks;
+            return s.total().value() / chunks;
         case ScheduleKind::zb_h1:
             return std::max(0.0, f + b - w);
         case ScheduleKind::zb_h2:
@@ -26,7 +36,7 @@ double share_of(ScheduleKind schedule, const StagePass& s, double chunks) {
         case ScheduleKind::dual_pipe:
             return 0.0;
     }
-    return f + b + w;
+    return s.total().value();
 }
 
 /// Waiting that depends on the whole pipeline and is not a sum over stages.
@@ -42,7 +52,7 @@ double common_share(ScheduleKind schedule, const StagePass& slowest, std::int64_
     if (schedule == ScheduleKind::dual_pipe) {
         const double f = slowest.forward.value();
         const double b = slowest.backward_input.value();
-        const double w = slowest.backward_weight.value();
+        const double w = slowest.backward_weight.value() * filled(micro_batches, stages / 2 - 1);
         return std::max(0.0, p / 2.0 - 1.0) * std::max(0.0, f + 2.0 * b - w);
     }
     return 0.0;
@@ -61,10 +71,10 @@ PipelineTime pipeline_time(ScheduleKind schedule, const std::vector<StagePass>& 
     out.slowest_stage = static_cast<std::int64_t>(slowest);
     double bubble = 0.0;
     const auto v = static_cast<double>(std::max<std::int64_t>(1, chunks));
-    for (std::size_t i = 0; i < stages.size(); ++i) {
-        if (i != slowest) bubble += share_of(schedule, stages[i], v);
-    }
     const auto p = static_cast<std::int64_t>(stages.size());
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+        if (i != slowest) bubble += share_of(schedule, stages[i], v, p - 1, micro_batches);
+    }
     if (p > 1) {
         bubble += common_share(schedule, stages[slowest], p, micro_batches,
                                std::max<std::int64_t>(1, chunks));

@@ -31,9 +31,10 @@ struct PipelineTime {
 /// gpipe, 1f1b: t_i (so that T = sum t_i + (m - 1) max t_i, exact for equal stages); interleaved:
 /// t_i / v, and (v - 1) ((p - m) mod p) chunk times where p does not divide m; zb-h1: F + B - W;
 /// zb-h2: F + B - 2 W; zb-v: half of that, two chunks per stage; dualpipe: (p / 2 - 1) (F + 2 B -
-/// W) of the slowest stage. Sources: Huang et al. 2019 (arXiv 1811.06965), Narayanan et al. 2021
-/// (arXiv 2104.04473), Qi et al. 2023 (arXiv 2401.10241) and 2024 (arXiv 2405.15362), DeepSeek-V3
-/// (arXiv 2412.19437).
+/// W) of the slowest stage. Zero-bubble schedules with fewer micro-batches than fill their bubbles
+/// (p for zb-h1 and zb-v, 2 p - 1 for zb-h2, p / 2 for dualpipe) count W in proportion. Sources:
+/// Huang et al. 2019 (arXiv 1811.06965), Narayanan et al. 2021 (arXiv 2104.04473), Qi et al. 2023
+/// (arXiv 2401.10241) and 2024 (arXiv 2405.15362), DeepSeek-V3 (arXiv 2412.19437).
 PipelineTime pipeline_time(ScheduleKind schedule, const std::vector<StagePass>& stages,
                            std::int64_t micro_batches, std::int64_t chunks);
 

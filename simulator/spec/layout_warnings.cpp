@@ -38,12 +38,11 @@ void warn_parts(std::vector<Warning>& out, const ModelSpec& model) {
     for (const Part& part : model.parts) {
         const bool frozen =
             (part.role == PartRole::vision || part.role == PartRole::projector) && !part.trainable;
-        if (frozen || part.role == PartRole::mtp) {
-            out.push_back(
-                {"part-not-costed",
-                 fmt::format("the {} part \"{}\" is counted among the parameters and not "
-                             "in {}",
-                             name_of(part.role), part.name, frozen ? "memory and time" : "time")});
+        if (frozen) {
+            out.push_back({"part-not-costed",
+                           fmt::format("the {} part \"{}\" is counted among the parameters and not "
+                                       "in memory and time",
+                                       name_of(part.role), part.name)});
         }
     }
 }

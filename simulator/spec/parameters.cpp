@@ -220,4 +220,12 @@ std::int64_t padded_vocab(std::int64_t vocab, std::int64_t multiple, std::int64_
     return step <= 0 ? vocab : (vocab + step - 1) / step * step;
 }
 
+std::int64_t prediction_modules(const ModelSpec& model) {
+    std::int64_t modules = 0;
+    for (const Part& part : model.parts) {
+        if (part.role == PartRole::mtp) modules += block_count(part);
+    }
+    return modules;
+}
+
 } // namespace shardplan::sim

@@ -63,4 +63,7 @@ ParameterCounts count_parameters(const ModelSpec& model);
 /// Source: Megatron-LM pads the vocabulary to make-vocab-size-divisible-by x tp.
 std::int64_t padded_vocab(std::int64_t vocab, std::int64_t multiple, std::int64_t tp);
 
+/// Modules that predict further tokens, over all parts.
+std::int64_t prediction_modules(const ModelSpec& model);
+
 } // namespace shardplan::sim

@@ -32,6 +32,7 @@ constexpr auto units = std::to_array<std::pair<std::string_view, std::string_vie
     {"half_size", "B"},
     {"launch", "s"},
     {"step_overhead", "s"},
+    {"slice_host", "s"},
     {"step_latency", "s"},
     {"launch_latency", "s"},
     {"kernel_time", "s"},

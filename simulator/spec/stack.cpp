@@ -143,6 +143,11 @@ void describe(FieldVisitor& v, StackTime& x) {
     field(v, {"step_overhead", "step overhead", "Time per step outside the model."},
           x.step_overhead);
     field(v,
+          {"slice_host", "host time per slice",
+           "Per tensor and data-parallel rank, where updated parameters are gathered tensor by "
+           "tensor."},
+          x.slice_host);
+    field(v,
           {"dp_overlap", "data parallel overlap",
            "Fraction of the gradient reduction that can hide."},
           x.dp_overlap);

@@ -146,6 +146,7 @@ struct StackTime {
     Constant tp_overlap;           ///< fraction of tensor-parallel traffic that can hide
     Constant pp_overlap;
     Constant cp_overlap;
+    Constant slice_host; ///< seconds of host time per tensor and rank where updates are gathered
     Constant overlap_slowdown; ///< factor on compute while a collective runs beside it - 1
     Constant sigma; ///< value: relative sigma of compute, beside that of the constants above
 

@@ -62,6 +62,10 @@ void describe(FieldVisitor& v, TensorRules& x) {
           {"message_buffers", "message buffers", "boundary tensors a pipeline stage holds", false,
            0, 16},
           x.message_buffers);
+    field(v,
+          {"message_headers", "message headers",
+           "messages with shape and format sent ahead of each boundary tensor", false, 0, 16},
+          x.message_headers);
 }
 
 void describe(FieldVisitor& v, StateRules& x) {
@@ -87,6 +91,10 @@ void describe(FieldVisitor& v, StateRules& x) {
           {"gradients_start_late", "gradients start late",
            "with one micro-batch they appear as activations go"},
           x.gradients_start_late);
+    field(v,
+          {"reduces_whole_after", "whole reduction after the backward pass",
+           "under zero1 every rank gets the sum of all gradients, in one piece, and nothing hides"},
+          x.reduces_whole_after);
 }
 
 } // namespace shardplan::sim

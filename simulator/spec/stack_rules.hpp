@@ -101,6 +101,7 @@ struct TensorRules {
     std::int64_t logits_kept = 0;     ///< 16-bit logits that live on through the loss backward
     std::int64_t output_buffers = 0;  ///< logits of earlier micro-batches a pipeline buffer keeps
     std::int64_t message_buffers = 2; ///< boundary tensors a pipeline stage holds for messages
+    std::int64_t message_headers = 0; ///< messages with the shape ahead of each boundary tensor
 
     friend bool operator==(const TensorRules&, const TensorRules&) = default;
 };
@@ -114,6 +115,7 @@ struct StateRules {
     bool unit_copies = false; ///< gathered units are copied into parameters, gradients out of them
     bool flat_reduction = false; ///< gradients are copied into a bucket and an fp32 copy of it
     bool gradients_start_late = false; ///< with one micro-batch, gradients appear as activations go
+    bool reduces_whole_after = false;  ///< under zero1: all of them, after the backward pass
 
     friend bool operator==(const StateRules&, const StateRules&) = default;
 };

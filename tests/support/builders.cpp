@@ -217,6 +217,7 @@ sim::StackProfile generic_stack() {
     sim::StackProfile stack;
     stack.name = "generic";
     stack.title = "any other software";
+    stack.features = {sim::Feature::dp_overlap};
     sim::Capabilities& can = stack.capabilities;
     can.shards = {Shard::none, Shard::optimizer, Shard::optimizer_gradients, Shard::all};
     can.schedules.clear();

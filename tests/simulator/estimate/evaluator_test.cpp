@@ -244,6 +244,17 @@ TEST(StepTime, WaitsForLaunchesWhereKernelsAreSmall) {
     EXPECT_EQ(graphs.exposed(TimeKind::launch), 0.0);
 }
 
+TEST(StepTime, LaunchesNoFewerKernelsThanTheOperatorsThemselves) {
+    sim::Scenario s = scenario(small_model(4, 8, 8), dgx_h100(1), job(128, 8), generic_stack());
+    const auto launch = [&](double kernels) {
+        s.stack.time.kernels_per_block.value = kernels;
+        return Priced(s, "mb1,zero0").exposed(TimeKind::launch);
+    };
+    // a stack's count adds views, casts and copies to the operators; it takes none of them away
+    EXPECT_EQ(launch(0.0), launch(1.0));
+    EXPECT_GT(launch(100.0), launch(1.0));
+}
+
 TEST(StepTime, SpendsTimeOnTheHostForOffloadedStates) {
     Priced on_device(llama_8b(generic_stack()), "tp2,mb1,zero1");
     Priced off(llama_8b(generic_stack()), "tp2,mb1,zero1,off=opt:1.0:host");

@@ -30,9 +30,16 @@ public:
         return stage_shapes(scenario_.model, layout_, plan,
                             place(scenario_, layout_, tables).stages);
     }
+    /// `compute`: seconds of either pass that can hide communication.
     [[nodiscard]] sim::DataParallelTime data_parallel(const StageShape& shape,
-                                                      std::int64_t micro_batches) const {
-        return data_parallel_time(context_, layout_, parts_, shape, micro_batches, 0.0, 0.0);
+                                                      std::int64_t micro_batches,
+                                                      double compute = 0.0) const {
+        sim::HidingBudget forward(compute);
+        sim::HidingBudget backward(compute);
+        auto time =
+            data_parallel_time(context_, layout_, parts_, shape, micro_batches, forward, backward);
+        hide_step(context_, forward, backward, time);
+        return time;
     }
     [[nodiscard]] const sim::StepContext& context() const { return context_; }
     [[nodiscard]] const sim::LayoutParts& parts() const { return parts_; }
@@ -158,6 +165,54 @@ TEST(DataParallel, AddsUpTheTwoCopiesOfATiedTable) {
     EXPECT_EQ(p.data_parallel(shapes[1], 1).step.exposed, 0.0);
 }
 
+TEST(DataParallel, ReducesWholeGradientsAfterTheBackwardPassWhereTheStackDoes) {
+    Layout l = layout(1, 1, 32);
+    l.shard = sim::Shard::optimizer;
+    const auto time = [&](bool whole, double slice) {
+        sim::StackProfile stack = generic_stack();
+        stack.states.reduces_whole_after = whole;
+        stack.time.slice_host.value = slice;
+        stack.time.slice_host.source = "stated";
+        const Prepared p(scenario(llama_3_8b(), dgx_h100(4), job(8192, 128), stack), l);
+        return p.data_parallel(p.shapes()[0], 4, 1e3);
+    };
+    const double parameters = 8030261248.0;
+    const sim::DataParallelTime whole = time(true, 0.0);
+    EXPECT_NEAR(whole.traffic.bytes, 31.0 / 32.0 * (2.0 * 4.0 + 2.0) * parameters, 1.0);
+    EXPECT_NEAR(time(false, 0.0).traffic.bytes, 31.0 / 32.0 * (4.0 + 2.0) * parameters, 1.0);
+    EXPECT_EQ(whole.step.hidden, 0.0);
+    EXPECT_GT(time(false, 0.0).step.hidden, 0.0);
+    // 32 blocks of seven matrices and two norms, the table, the head and its norm, on 32 ranks; q,
+    // k and v are one matrix here, and so are gate and up
+    const double slices = (time(true, 1.0).step.exposed - whole.step.exposed) / 32.0;
+    EXPECT_NEAR(slices, 32.0 * 6.0 + 3.0, 1e-6);
+}
+
+TEST(DataParallel, CannotHideTheGradientsOfTheTokenTable) {
+    Layout l = layout(1, 1, 32);
+    sim::StackProfile stack = generic_stack();
+    stack.time.dp_overlap.value = 1.0;
+    stack.time.overlap_slowdown.value = 0.0;
+    const Prepared p(scenario(llama_3_8b(), dgx_h100(4), job(8192, 128), stack), l);
+    const auto time = p.data_parallel(p.shapes()[0], 1, 1e3);
+    const double table = 128256.0 * 4096.0 / 8030261248.0;
+    EXPECT_NEAR(time.step.exposed, table * time.traffic.seconds, 1e-9);
+}
+
+TEST(DataParallel, OverlapsOnlyWhereTheFeatureIsOn) {
+    Layout l = layout(1, 1, 32);
+    sim::StackProfile stack = generic_stack();
+    const auto hidden = [&] {
+        const Prepared p(scenario(llama_3_8b(), dgx_h100(4), job(8192, 128), stack), l);
+        return p.data_parallel(p.shapes()[0], 1, 1e3).step.hidden;
+    };
+    EXPECT_GT(hidden(), 0.0);
+    stack.features.clear();
+    EXPECT_EQ(hidden(), 0.0);
+    stack.features = {sim::Feature::dp_overlap, sim::Feature::no_overlap};
+    EXPECT_EQ(hidden(), 0.0);
+}
+
 TEST(Optimizer, TouchesOnlyItsOwnShardOfTheStates) {
     Layout l = layout(1, 1, 32);
     const Prepared plain = llama(l);
@@ -181,6 +236,62 @@ TEST(StepTime, CutsMessagesBetweenStagesOverTensorParallelRanks) {
     EXPECT_DOUBLE_EQ(result(true).pp.bytes, result(false).pp.bytes / 4.0);
     EXPECT_LT(result(true).exposed[sim::TimeKind::pp_comm],
               result(false).exposed[sim::TimeKind::pp_comm]);
+}
+
+TEST(StepTime, SendsHeadersAheadOfMessagesWhereTheStackDoes) {
+    const auto seconds = [](std::int64_t headers) {
+        sim::StackProfile stack = generic_stack();
+        stack.tensors.message_headers = headers;
+        const Prepared p{scenario(llama_3_8b(), dgx_h100(4), job(8192, 128), stack),
+                         layout(1, 4, 8)};
+        sim::StepScratch scratch;
+        return step_time(p.context(), p.layout(), p.parts(), p.shapes(), {}, 16, scratch)
+            .pp.seconds;
+    };
+    EXPECT_GT(seconds(1), seconds(0));
+    EXPECT_NEAR(seconds(2) - seconds(1), seconds(1) - seconds(0), 1e-12);
+}
+
+/// Llama 3 8B with `modules` that predict one further token each.
+sim::ModelSpec predicting(std::int64_t modules) {
+    sim::ModelSpec model = llama_3_8b();
+    if (modules == 0) return model;
+    sim::Part part;
+    part.name = "mtp";
+    part.role = sim::PartRole::mtp;
+    part.hidden = 4096;
+    part.runs = {{0, modules}};
+    part.other_parameters = modules * (2 * 4096 * 4096 + 2 * 4096);
+    model.parts.push_back(part);
+    return model;
+}
+
+TEST(StepTime, PredictionModulesRunABlockAndAHeadOnTheLastStage) {
+    const Layout l = layout(1, 4, 8);
+    const auto prepared = [&](std::int64_t modules) {
+        return Prepared{scenario(predicting(modules), dgx_h100(4), job(8192, 128)), l};
+    };
+    const Prepared with = prepared(2);
+    const auto shapes = with.shapes();
+    EXPECT_EQ(shapes[0].units, prepared(0).shapes()[0].units);
+    EXPECT_EQ(shapes[3].units,
+              (std::vector<sim::UnitUse>{{0, 8, 0}, {0, 2, 0}, {3, 2, 0}, {2, 1, 0}}));
+    sim::StepScratch scratch;
+    const auto seconds = [&](const Prepared& p, const std::vector<StageShape>& of) {
+        return step_time(p.context(), l, p.parts(), of, {}, 16, scratch);
+    };
+    const sim::StepResult plain = seconds(prepared(0), prepared(0).shapes());
+    const sim::StepResult more = seconds(with, shapes);
+    EXPECT_EQ(more.slowest_stage, 3);
+    EXPECT_GT(more.total, plain.total);
+    // a head, a block and 2 x 4096^2 more per module: the head alone is 2.4 blocks
+    const sim::UnitTime& head = with.parts().units[2];
+    const sim::UnitTime& joint = with.parts().units[3];
+    EXPECT_GT(joint.forward.gemm, head.forward.gemm);
+    EXPECT_LT(joint.forward.gemm, 1.2 * head.forward.gemm);
+    // the joints and the copy of the table, once
+    EXPECT_NEAR(2.0 * with.parts().parameters[3].trained(),
+                2.0 * (2.0 * 4096.0 * 4096.0 + 2.0 * 4096.0) + 4096.0 + 128256.0 * 4096.0, 1.0);
 }
 
 TEST(StepTime, IsBoundByTheLongestStage) {

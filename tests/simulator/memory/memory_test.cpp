@@ -227,6 +227,19 @@ TEST(Memory, FullyShardedUnitsAreGatheredWholeAndReleased) {
     EXPECT_NEAR(released.persistent.total().value() * 64.0, 16.0 * 8'030'261'248.0, 1e6);
 }
 
+TEST(Memory, AGroupOfOneGathersNothingUnlessItsShardsAreInAnotherFormat) {
+    Bench bench = llama_on(1);
+    bench.scenario.stack.capabilities.fully_sharded = true;
+    const auto peak = [&](const std::string& text) {
+        return bench.classes(text)[0].allocated.value;
+    };
+    EXPECT_EQ(peak("tp8,dp1,mb1,zero2"), peak("tp8,dp1,mb1,zero1"));
+    EXPECT_EQ(peak("tp8,dp1,mb1,zero3"), peak("tp8,dp1,mb1,zero1"));
+    bench.scenario.stack.memory.sharded_fp32_parameters = true;
+    const auto copied = bench.classes("tp8,dp1,mb1,zero3")[0];
+    EXPECT_GT(copied.at_peak[TensorKind::gathered_weights].value(), 0.0);
+}
+
 TEST(Memory, LeavesOfTheExplanationAddUpToTheProcessFigure) {
     Bench bench = llama_on(4);
     for (const std::string text :

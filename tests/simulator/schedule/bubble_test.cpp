@@ -47,6 +47,28 @@ TEST(Bubble, IsFilledWithWeightGradientsByZeroBubbleSchedules) {
     EXPECT_DOUBLE_EQ(bubble(ScheduleKind::zb_v, equal(4, 1, 1, 1), 8, 2), 0.0);
 }
 
+TEST(Bubble, StaysWhereTooFewMicroBatchesFillIt) {
+    // nothing fills the bubbles of a single micro-batch, and half as many as wanted fill one half
+    EXPECT_DOUBLE_EQ(bubble(ScheduleKind::zb_h1, equal(5, 1, 1, 1), 1), 8.0);
+    EXPECT_DOUBLE_EQ(bubble(ScheduleKind::zb_h1, equal(5, 1, 1, 1), 3), 6.0);
+    EXPECT_DOUBLE_EQ(bubble(ScheduleKind::zb_h1, equal(5, 1, 1, 1), 5), 4.0);
+    EXPECT_DOUBLE_EQ(bubble(ScheduleKind::zb_h2, equal(5, 1, 1, 1), 5), 4.0);
+    EXPECT_DOUBLE_EQ(bubble(ScheduleKind::zb_h2, equal(5, 1, 1, 1), 9), 0.0);
+}
+
+TEST(Bubble, NeverGrowsFasterThanThePassesItBelongsTo) {
+    for (std::size_t k = 0; k < sim::EnumNames<ScheduleKind>::names.size(); ++k) {
+        const auto kind = static_cast<ScheduleKind>(k);
+        const std::int64_t chunks = kind == ScheduleKind::interleaved ? 2 : 1;
+        for (const std::int64_t m : {1, 2, 4, 8, 32}) {
+            const Seconds less = pipeline_time(kind, equal(8, 1, 1, 1), m, chunks).total;
+            EXPECT_GT(pipeline_time(kind, equal(8, 1, 1, 1.25), m, chunks).total, less);
+            EXPECT_GT(pipeline_time(kind, equal(8, 1, 1.25, 1), m, chunks).total, less);
+            EXPECT_GT(pipeline_time(kind, equal(8, 1.25, 1, 1), m, chunks).total, less);
+        }
+    }
+}
+
 TEST(Bubble, OfDualPipeCountsHalfTheStages) {
     EXPECT_DOUBLE_EQ(bubble(ScheduleKind::dual_pipe, equal(8, 1, 1, 1), 16, 2), 3.0 * (1 + 2 - 1));
 }
