@@ -86,8 +86,8 @@ void Findings::take(const Layout& layout, const Score& score) {
     }
 }
 
-void Findings::count_verdict(Verdict verdict) {
-    ++(verdict == Verdict::fits ? counts.fits : counts.borderline);
+void Findings::count_verdict(Verdict verdict, std::int64_t layouts) {
+    (verdict == Verdict::fits ? counts.fits : counts.borderline) += layouts;
 }
 
 void Findings::take_misfit(const Layout& layout, const Score& memory, std::int64_t layouts) {

@@ -17,8 +17,8 @@ public:
 
     /// Takes a layout that was scored.
     void take(const sim::Layout& layout, const sim::Score& score);
-    /// Counts the verdict of a layout that memory does not rule out.
-    void count_verdict(sim::Verdict verdict);
+    /// Counts the verdict of layouts that memory does not rule out.
+    void count_verdict(sim::Verdict verdict, std::int64_t layouts);
     /// Takes a layout that does not fit, and counts `layouts` with it.
     void take_misfit(const sim::Layout& layout, const sim::Score& memory, std::int64_t layouts);
 

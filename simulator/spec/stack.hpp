@@ -96,6 +96,9 @@ struct EnumNames<AttentionImpl> {
                                                               "flash_2", "flash_3",       "cudnn"};
 };
 
+/// Among `Capabilities::rank_orders`: every order.
+inline constexpr std::string_view any_rank_order = "any";
+
 /// Which layouts a stack can express; both legality and exporters read it.
 struct Capabilities {
     std::vector<Shard> shards = {Shard::none};
@@ -103,6 +106,8 @@ struct Capabilities {
     std::vector<CpKind> cp_kinds;
     std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};
     std::vector<OffloadTier> offload_tiers = {OffloadTier::none};
+    /// Orders in which ranks can be laid out, as `order_text`; "any": every order.
+    std::vector<std::string> rank_orders = {"tp-cp-ep-dp-pp"};
     bool tensor_parallel = true;
     bool sequence_parallel = true;
     bool pipeline_parallel = true;

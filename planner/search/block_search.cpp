@@ -1,0 +1,381 @@
+#include "planner/search/block_search.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace shardplan::plan {
+
+using sim::Layout;
+using sim::OffloadTier;
+using sim::Score;
+using sim::Verdict;
+
+namespace {
+
+std::size_t index_of(Again again) { return static_cast<std::size_t>(again); }
+std::size_t index_of(OffloadTier tier) { return static_cast<std::size_t>(tier); }
+
+sim::Bytes too_much(const Score& score) { return score.peak - score.usable; }
+
+/// The smallest number in (`low`, `high`] that reaches a verdict, where `high` does:
+/// `probe(number)` gives the score. Nothing if the probes show that memory does not fall as numbers
+/// rise.
+template <class Number, class Probe>
+std::optional<Number> bisect(Number low, Number high, Verdict wanted, sim::Bytes at_high,
+                             Probe probe) {
+    sim::Bytes above_low(0.0);
+    bool know_low = false;
+    while (high - low > 1) {
+        const auto middle = static_cast<Number>(low + (high - low) / 2);
+        const Score score = probe(middle);
+        if (too_much(score) < at_high || (know_low && too_much(score) > above_low)) {
+            return std::nullopt;
+        }
+        if (score.verdict <= wanted) {
+            high = middle;
+            at_high = too_much(score);
+        } else {
+            low = middle;
+            above_low = too_much(score);
+            know_low = true;
+        }
+    }
+    return high;
+}
+
+} // namespace
+
+void BlockSearch::run(const Block& block, Findings& found) {
+    block_ = &block;
+    found_ = &found;
+    survivors_.clear();
+    most_offload_.fill(std::nullopt);
+    for (auto& row : hopeless_) {
+        row.fill(false);
+    }
+    for (std::size_t i = 0; i < block.micro_batches.size(); ++i) {
+        look(i);
+    }
+    price_survivors();
+}
+
+void BlockSearch::look(std::size_t micro_batch) {
+    micro_batches_left_ = static_cast<std::int64_t>(block_->micro_batches.size() - micro_batch);
+    layout_ = block_->layout;
+    layout_.micro_batch = static_cast<std::uint32_t>(block_->micro_batches[micro_batch]);
+    kept_.fill(std::nullopt);
+    lean_.fill(std::nullopt);
+    least_.reset();
+    for (const Again again : block_->again) {
+        if (again == Again::part) {
+            look_part();
+        } else {
+            look_kept(again);
+        }
+        for (const OffloadTier tier : block_->tiers) {
+            if (tier == OffloadTier::none) {
+                continue;
+            }
+            if (again == Again::part) {
+                look_part_offloaded(tier);
+            } else {
+                look_offloaded(again, tier);
+            }
+        }
+    }
+}
+
+void BlockSearch::refuse(const Layout& layout, const Score& memory, bool& hopeless) {
+    hopeless = memory.hopeless;
+    found_->take_misfit(layout, memory,
+                        (hopeless ? micro_batches_left_ : 1) * block_->order_count());
+}
+
+bool BlockSearch::can_matter(const Layout& fast, Score memory) {
+    if (block_->orders.size() > 1) {
+        pricer_.add_least_time_in_any_order(fast, memory);
+    } else {
+        pricer_.add_least_time(fast, memory);
+    }
+    return sample_.matters(fast, memory);
+}
+
+void BlockSearch::keep(Family family) { survivors_.push_back(std::move(family)); }
+
+/// Nothing offloaded, a fixed kind of recomputation.
+void BlockSearch::look_kept(Again again) {
+    bool& hopeless = hopeless_[index_of(again)][0];
+    if (hopeless) {
+        return;
+    }
+    const Layout layout = with_recompute(layout_, again, 0);
+    const Score score = pricer_.memory(layout);
+    kept_[index_of(again)] = score;
+    if (score.verdict == Verdict::does_not_fit) {
+        refuse(layout, score, hopeless);
+        return;
+    }
+    found_->count_verdict(score.verdict, block_->order_count());
+    const bool dominated =
+        least_ && least_->verdict <= score.verdict && too_much(*least_) <= too_much(score);
+    if (dominated) {
+        found_->counts.cut_by_dominance += block_->order_count();
+        return;
+    }
+    least_ = score;
+    if (!can_matter(layout, score)) {
+        found_->counts.cut_by_time += block_->order_count();
+        return;
+    }
+    keep({{layout, score}});
+}
+
+std::optional<BlockSearch::Choice> BlockSearch::fewest_blocks(const Layout& base, std::int64_t from,
+                                                              std::int64_t to, Verdict wanted) {
+    const auto at = [&](std::int64_t blocks) {
+        const Layout layout = with_recompute(base, Again::part, blocks);
+        return Choice{layout, pricer_.memory(layout)};
+    };
+    const Choice most = at(to);
+    if (most.score.verdict > wanted) {
+        return std::nullopt;
+    }
+    const auto found = bisect(from - 1, to, wanted, too_much(most.score),
+                              [&](std::int64_t blocks) { return at(blocks).score; });
+    if (found) {
+        return *found == to ? most : at(*found);
+    }
+    for (std::int64_t blocks = from; blocks < to; ++blocks) {
+        Choice one = at(blocks);
+        if (one.score.verdict <= wanted) {
+            return one;
+        }
+    }
+    return most;
+}
+
+/// Nothing offloaded, some blocks recomputed.
+void BlockSearch::look_part() {
+    bool& hopeless = hopeless_[index_of(Again::part)][0];
+    if (hopeless) {
+        return;
+    }
+    const std::optional<Score>& none = kept_[index_of(Again::none)];
+    if (none && none->verdict == Verdict::fits) {
+        found_->count_verdict(Verdict::fits, block_->order_count());
+        found_->counts.cut_by_dominance += block_->order_count();
+        return;
+    }
+    const std::int64_t most = block_->longest_stage - 1;
+    const Layout lean = with_recompute(layout_, Again::part, most);
+    const Score score = pricer_.memory(lean);
+    if (score.verdict == Verdict::does_not_fit) {
+        refuse(lean, score, hopeless);
+        return;
+    }
+    found_->count_verdict(score.verdict, block_->order_count());
+    if (none && none->verdict <= score.verdict) {
+        found_->counts.cut_by_dominance += block_->order_count();
+        return;
+    }
+    const std::optional<Choice> fewest =
+        can_matter(layout_, score) ? fewest_blocks(layout_, 1, most, score.verdict) : std::nullopt;
+    if (!fewest || !can_matter(fewest->layout, fewest->score)) {
+        found_->counts.cut_by_time += block_->order_count();
+        return;
+    }
+    kept_[index_of(Again::part)] = fewest->score;
+    keep({*fewest});
+}
+
+std::uint16_t BlockSearch::most_offload(OffloadTier tier) {
+    std::optional<std::uint16_t>& most = most_offload_[index_of(tier)];
+    if (!most) {
+        most = pricer_.most_offload(layout_, tier);
+    }
+    return *most;
+}
+
+std::optional<BlockSearch::Choice> BlockSearch::least_offload(const Layout& base, OffloadTier tier,
+                                                              std::uint16_t most, Verdict wanted) {
+    const auto at = [&](int steps) {
+        const Layout layout =
+            with_offload(base, tier, static_cast<std::uint16_t>(steps * offload_step));
+        return Choice{layout, pricer_.memory(layout)};
+    };
+    const int all = most / offload_step;
+    for (int steps = 1; steps <= all; ++steps) {
+        Choice one = at(steps);
+        if (one.score.verdict <= wanted) {
+            return one;
+        }
+    }
+    return std::nullopt;
+}
+
+/// Memory with everything offloaded that the tier holds. Tiers that hold as much need it once.
+Score BlockSearch::lean_memory(const Layout& layout, Again again, std::uint16_t most) {
+    std::optional<Score>& known = lean_[index_of(again)];
+    if (known && most == sim::offload_scale) {
+        return *known;
+    }
+    const Score score = pricer_.memory(layout);
+    if (most == sim::offload_scale) {
+        known = score;
+    }
+    return score;
+}
+
+/// Where host memory holds all states, storage behind it is of no use.
+bool BlockSearch::is_nearer_enough(OffloadTier tier) const {
+    return tier == OffloadTier::nvme &&
+           most_offload_[index_of(OffloadTier::host)] == sim::offload_scale;
+}
+
+/// A fixed kind of recomputation, states offloaded.
+void BlockSearch::look_offloaded(Again again, OffloadTier tier) {
+    bool& hopeless = hopeless_[index_of(again)][index_of(tier)];
+    if (hopeless) {
+        return;
+    }
+    const std::int64_t orders = block_->order_count();
+    const std::optional<Score>& kept = kept_[index_of(again)];
+    if (kept && kept->verdict == Verdict::fits) {
+        found_->count_verdict(Verdict::fits, orders);
+        found_->counts.cut_by_dominance += orders;
+        return;
+    }
+    const Layout base = with_recompute(layout_, again, 0);
+    const std::uint16_t most = most_offload(tier);
+    const Layout layout = most == 0 ? base : with_offload(base, tier, most);
+    const Score lean = lean_memory(layout, again, most);
+    if (lean.verdict == Verdict::does_not_fit) {
+        refuse(layout, lean, hopeless);
+        return;
+    }
+    found_->count_verdict(lean.verdict, orders);
+    if (is_nearer_enough(tier) || most == 0 || (kept && kept->verdict <= lean.verdict)) {
+        found_->counts.cut_by_dominance += orders;
+        return;
+    }
+    const std::optional<Choice> least =
+        can_matter(base, lean) ? least_offload(base, tier, most, lean.verdict) : std::nullopt;
+    if (!least || !can_matter(least->layout, least->score)) {
+        found_->counts.cut_by_time += orders;
+        return;
+    }
+    keep({*least});
+}
+
+/// Pairs of recomputed blocks and offloaded states that reach a verdict, and in which neither
+/// number could be smaller, none of them 0.
+BlockSearch::Family BlockSearch::smallest_pairs(OffloadTier tier, std::uint16_t most,
+                                                Verdict wanted) {
+    Family out;
+    std::int64_t limit = block_->longest_stage - 1;
+    if (const auto alone = fewest_blocks(layout_, 1, limit, wanted)) {
+        limit = sim::LayoutTables::recompute(alone->layout.recompute).layers_per_stage - 1;
+    }
+    const bool may_keep = block_->again.front() == Again::none;
+    for (int share = offload_step; share <= most && limit > 0; share += offload_step) {
+        const Layout base = with_offload(layout_, tier, static_cast<std::uint16_t>(share));
+        if (may_keep && pricer_.memory(base).verdict <= wanted) {
+            break;
+        }
+        if (auto fewest = fewest_blocks(base, 1, limit, wanted)) {
+            limit = sim::LayoutTables::recompute(fewest->layout.recompute).layers_per_stage - 1;
+            out.push_back(std::move(*fewest));
+        }
+    }
+    return out;
+}
+
+/// Some blocks recomputed and states offloaded.
+void BlockSearch::look_part_offloaded(OffloadTier tier) {
+    bool& hopeless = hopeless_[index_of(Again::part)][index_of(tier)];
+    if (hopeless) {
+        return;
+    }
+    const std::int64_t orders = block_->order_count();
+    const std::optional<Score>& none = kept_[index_of(Again::none)];
+    if (none && none->verdict == Verdict::fits) {
+        found_->count_verdict(Verdict::fits, orders);
+        found_->counts.cut_by_dominance += orders;
+        return;
+    }
+    const std::uint16_t most = most_offload(tier);
+    Layout layout = with_recompute(layout_, Again::part, block_->longest_stage - 1);
+    if (most > 0) {
+        layout = with_offload(layout, tier, most);
+    }
+    const Score lean = lean_memory(layout, Again::part, most);
+    if (lean.verdict == Verdict::does_not_fit) {
+        refuse(layout, lean, hopeless);
+        return;
+    }
+    found_->count_verdict(lean.verdict, orders);
+    if (is_nearer_enough(tier) || most == 0 || (none && none->verdict <= lean.verdict)) {
+        found_->counts.cut_by_dominance += orders;
+        return;
+    }
+    if (!can_matter(layout_, lean)) {
+        found_->counts.cut_by_time += orders;
+        return;
+    }
+    Family pairs = smallest_pairs(tier, most, lean.verdict);
+    if (pairs.empty()) {
+        found_->counts.cut_by_dominance += orders;
+    } else if (std::none_of(pairs.begin(), pairs.end(), [&](const Choice& pair) {
+                   return can_matter(pair.layout, pair.score);
+               })) {
+        found_->counts.cut_by_time += orders;
+    } else {
+        keep(std::move(pairs));
+    }
+}
+
+/// Step times in every rank order, one order after the other: its paths stay at hand.
+void BlockSearch::price_survivors() {
+    if (survivors_.empty()) {
+        return;
+    }
+    const bool bound_again = block_->orders.size() > 1; // by the links of the order itself
+    for (const std::uint8_t order : block_->orders) {
+        for (Family& family : survivors_) {
+            const auto matters = [&](Choice& one) {
+                one.layout.order = order;
+                Score least = one.score;
+                pricer_.add_least_time(one.layout, least);
+                return sample_.matters(one.layout, least);
+            };
+            if (bound_again && std::none_of(family.begin(), family.end(), matters)) {
+                ++found_->counts.cut_by_time;
+                continue;
+            }
+            ++found_->counts.scored;
+            take_best(family, order);
+        }
+    }
+}
+
+void BlockSearch::take_best(const Family& family, std::uint8_t order) {
+    std::optional<Choice> best;
+    for (Choice one : family) {
+        one.layout.order = order;
+        pricer_.add_time(one.layout, one.score);
+        const auto before = [&](const Choice& a, const Choice& b) {
+            const double value = objective_value(objective_, a.layout, a.score);
+            const double other = objective_value(objective_, b.layout, b.score);
+            return value != other
+                       ? value < other
+                       : sim::to_text(a.layout, tables_) < sim::to_text(b.layout, tables_);
+        };
+        if (!best || before(one, *best)) {
+            best = one;
+        }
+    }
+    found_->take(best->layout, best->score);
+}
+
+} // namespace shardplan::plan
