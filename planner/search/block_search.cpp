@@ -18,32 +18,6 @@ std::size_t index_of(OffloadTier tier) { return static_cast<std::size_t>(tier); 
 
 sim::Bytes too_much(const Score& score) { return score.peak - score.usable; }
 
-/// The smallest number in (`low`, `high`] that reaches a verdict, where `high` does:
-/// `probe(number)` gives the score. Nothing if the probes show that memory does not fall as numbers
-/// rise.
-template <class Number, class Probe>
-std::optional<Number> bisect(Number low, Number high, Verdict wanted, sim::Bytes at_high,
-                             Probe probe) {
-    sim::Bytes above_low(0.0);
-    bool know_low = false;
-    while (high - low > 1) {
-        const auto middle = static_cast<Number>(low + (high - low) / 2);
-        const Score score = probe(middle);
-        if (too_much(score) < at_high || (know_low && too_much(score) > above_low)) {
-            return std::nullopt;
-        }
-        if (score.verdict <= wanted) {
-            high = middle;
-            at_high = too_much(score);
-        } else {
-            low = middle;
-            above_low = too_much(score);
-            know_low = true;
-        }
-    }
-    return high;
-}
-
 } // namespace
 
 void BlockSearch::run(const Block& block, Findings& found) {
@@ -101,7 +75,13 @@ bool BlockSearch::can_matter(const Layout& fast, Score memory) {
     return sample_.matters(fast, memory);
 }
 
-void BlockSearch::keep(Family family) { survivors_.push_back(std::move(family)); }
+void BlockSearch::keep_if_it_matters(std::optional<Choice> choice) {
+    if (choice && can_matter(choice->layout, choice->score)) {
+        survivors_.push_back({std::move(*choice)});
+    } else {
+        found_->counts.cut_by_time += block_->order_count();
+    }
+}
 
 /// Nothing offloaded, a fixed kind of recomputation.
 void BlockSearch::look_kept(Again again) {
@@ -124,35 +104,57 @@ void BlockSearch::look_kept(Again again) {
         return;
     }
     least_ = score;
-    if (!can_matter(layout, score)) {
-        found_->counts.cut_by_time += block_->order_count();
-        return;
-    }
-    keep({{layout, score}});
+    keep_if_it_matters(Choice{layout, score});
 }
 
-std::optional<BlockSearch::Choice> BlockSearch::fewest_blocks(const Layout& base, std::int64_t from,
-                                                              std::int64_t to, Verdict wanted) {
-    const auto at = [&](std::int64_t blocks) {
-        const Layout layout = with_recompute(base, Again::part, blocks);
+template <class Make>
+std::optional<BlockSearch::Choice> BlockSearch::smallest(std::int64_t from, std::int64_t to,
+                                                         Choice most, const Layout* fast,
+                                                         Make make) {
+    const Verdict wanted = most.score.verdict;
+    const auto at = [&](std::int64_t number) {
+        const Layout layout = make(number);
         return Choice{layout, pricer_.memory(layout)};
     };
-    const Choice most = at(to);
-    if (most.score.verdict > wanted) {
-        return std::nullopt;
+    Choice best = std::move(most);
+    std::optional<sim::Bytes> below; // what the number at `low` has too much
+    std::int64_t low = from - 1;
+    std::int64_t high = to;
+    while (high - low > 1) {
+        if (fast != nullptr && !can_matter(*fast, best.score)) {
+            return std::nullopt;
+        }
+        const std::int64_t middle = low + (high - low) / 2;
+        Choice one = at(middle);
+        const sim::Bytes excess = too_much(one.score);
+        if (excess < too_much(best.score) || (below && excess > *below)) {
+            break; // memory does not fall steadily: every number is tried
+        }
+        if (one.score.verdict <= wanted) {
+            high = middle;
+            best = std::move(one);
+        } else {
+            low = middle;
+            below = excess;
+        }
     }
-    const auto found = bisect(from - 1, to, wanted, too_much(most.score),
-                              [&](std::int64_t blocks) { return at(blocks).score; });
-    if (found) {
-        return *found == to ? most : at(*found);
-    }
-    for (std::int64_t blocks = from; blocks < to; ++blocks) {
-        Choice one = at(blocks);
+    for (std::int64_t number = from; high - low > 1 && number < to; ++number) {
+        Choice one = at(number);
         if (one.score.verdict <= wanted) {
             return one;
         }
     }
-    return most;
+    return best;
+}
+
+std::optional<BlockSearch::Choice> BlockSearch::fewest_blocks(const Layout& base, std::int64_t most,
+                                                              Verdict wanted, const Layout* fast) {
+    const auto make = [&](std::int64_t blocks) {
+        return with_recompute(base, Again::part, blocks);
+    };
+    const Layout lean = make(most);
+    const Score score = pricer_.memory(lean);
+    return score.verdict <= wanted ? smallest(1, most, {lean, score}, fast, make) : std::nullopt;
 }
 
 /// Nothing offloaded, some blocks recomputed.
@@ -179,14 +181,9 @@ void BlockSearch::look_part() {
         found_->counts.cut_by_dominance += block_->order_count();
         return;
     }
-    const std::optional<Choice> fewest =
-        can_matter(layout_, score) ? fewest_blocks(layout_, 1, most, score.verdict) : std::nullopt;
-    if (!fewest || !can_matter(fewest->layout, fewest->score)) {
-        found_->counts.cut_by_time += block_->order_count();
-        return;
-    }
-    kept_[index_of(Again::part)] = fewest->score;
-    keep({*fewest});
+    keep_if_it_matters(smallest(1, most, {lean, score}, &layout_, [&](std::int64_t blocks) {
+        return with_recompute(layout_, Again::part, blocks);
+    }));
 }
 
 std::uint16_t BlockSearch::most_offload(OffloadTier tier) {
@@ -195,23 +192,6 @@ std::uint16_t BlockSearch::most_offload(OffloadTier tier) {
         most = pricer_.most_offload(layout_, tier);
     }
     return *most;
-}
-
-std::optional<BlockSearch::Choice> BlockSearch::least_offload(const Layout& base, OffloadTier tier,
-                                                              std::uint16_t most, Verdict wanted) {
-    const auto at = [&](int steps) {
-        const Layout layout =
-            with_offload(base, tier, static_cast<std::uint16_t>(steps * offload_step));
-        return Choice{layout, pricer_.memory(layout)};
-    };
-    const int all = most / offload_step;
-    for (int steps = 1; steps <= all; ++steps) {
-        Choice one = at(steps);
-        if (one.score.verdict <= wanted) {
-            return one;
-        }
-    }
-    return std::nullopt;
 }
 
 /// Memory with everything offloaded that the tier holds. Tiers that hold as much need it once.
@@ -259,13 +239,10 @@ void BlockSearch::look_offloaded(Again again, OffloadTier tier) {
         found_->counts.cut_by_dominance += orders;
         return;
     }
-    const std::optional<Choice> least =
-        can_matter(base, lean) ? least_offload(base, tier, most, lean.verdict) : std::nullopt;
-    if (!least || !can_matter(least->layout, least->score)) {
-        found_->counts.cut_by_time += orders;
-        return;
-    }
-    keep({*least});
+    keep_if_it_matters(
+        smallest(1, most / offload_step, {layout, lean}, &base, [&](std::int64_t steps) {
+            return with_offload(base, tier, static_cast<std::uint16_t>(steps * offload_step));
+        }));
 }
 
 /// Pairs of recomputed blocks and offloaded states that reach a verdict, and in which neither
@@ -274,7 +251,7 @@ BlockSearch::Family BlockSearch::smallest_pairs(OffloadTier tier, std::uint16_t 
                                                 Verdict wanted) {
     Family out;
     std::int64_t limit = block_->longest_stage - 1;
-    if (const auto alone = fewest_blocks(layout_, 1, limit, wanted)) {
+    if (const auto alone = fewest_blocks(layout_, limit, wanted, nullptr)) {
         limit = sim::LayoutTables::recompute(alone->layout.recompute).layers_per_stage - 1;
     }
     const bool may_keep = block_->again.front() == Again::none;
@@ -283,7 +260,7 @@ BlockSearch::Family BlockSearch::smallest_pairs(OffloadTier tier, std::uint16_t 
         if (may_keep && pricer_.memory(base).verdict <= wanted) {
             break;
         }
-        if (auto fewest = fewest_blocks(base, 1, limit, wanted)) {
+        if (auto fewest = fewest_blocks(base, limit, wanted, nullptr)) {
             limit = sim::LayoutTables::recompute(fewest->layout.recompute).layers_per_stage - 1;
             out.push_back(std::move(*fewest));
         }
@@ -319,20 +296,28 @@ void BlockSearch::look_part_offloaded(OffloadTier tier) {
         found_->counts.cut_by_dominance += orders;
         return;
     }
-    if (!can_matter(layout_, lean)) {
+    if (!some_pair_matters(tier, most, lean.verdict)) {
         found_->counts.cut_by_time += orders;
         return;
     }
     Family pairs = smallest_pairs(tier, most, lean.verdict);
     if (pairs.empty()) {
         found_->counts.cut_by_dominance += orders;
-    } else if (std::none_of(pairs.begin(), pairs.end(), [&](const Choice& pair) {
-                   return can_matter(pair.layout, pair.score);
-               })) {
-        found_->counts.cut_by_time += orders;
     } else {
-        keep(std::move(pairs));
+        survivors_.push_back(std::move(pairs));
     }
+}
+
+/// Any pair with the fewest blocks for its share, the largest share first.
+bool BlockSearch::some_pair_matters(OffloadTier tier, std::uint16_t most, Verdict wanted) {
+    for (int share = most; share > 0; share -= offload_step) {
+        const Layout base = with_offload(layout_, tier, static_cast<std::uint16_t>(share));
+        const auto pair = fewest_blocks(base, block_->longest_stage - 1, wanted, &layout_);
+        if (pair && can_matter(pair->layout, pair->score)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /// Step times in every rank order, one order after the other: its paths stay at hand.

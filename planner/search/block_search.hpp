@@ -46,11 +46,17 @@ private:
     void price_survivors();
     void take_best(const Family& family, std::uint8_t order);
 
-    [[nodiscard]] std::optional<Choice> fewest_blocks(const sim::Layout& base, std::int64_t from,
-                                                      std::int64_t to, sim::Verdict wanted);
-    [[nodiscard]] std::optional<Choice> least_offload(const sim::Layout& base,
-                                                      sim::OffloadTier tier, std::uint16_t most,
-                                                      sim::Verdict wanted);
+    /// The smallest number from `from` to `to` that reaches the verdict of `most`, which is the
+    /// choice of `to`. `make(number)` gives the layout. Nothing if what is left to try cannot
+    /// matter, even if it took no longer than `fast` at least (null: whether it matters or not).
+    template <class Make>
+    [[nodiscard]] std::optional<Choice> smallest(std::int64_t from, std::int64_t to, Choice most,
+                                                 const sim::Layout* fast, Make make);
+    /// The same for recomputed blocks up to `most`; nothing if they do not reach the verdict.
+    [[nodiscard]] std::optional<Choice> fewest_blocks(const sim::Layout& base, std::int64_t most,
+                                                      sim::Verdict wanted, const sim::Layout* fast);
+    [[nodiscard]] bool some_pair_matters(sim::OffloadTier tier, std::uint16_t most,
+                                         sim::Verdict wanted);
     [[nodiscard]] Family smallest_pairs(sim::OffloadTier tier, std::uint16_t most,
                                         sim::Verdict wanted);
     [[nodiscard]] std::uint16_t most_offload(sim::OffloadTier tier);
@@ -60,7 +66,7 @@ private:
     /// Could layouts with this memory, or more, that take as long as `fast` at least, matter?
     [[nodiscard]] bool can_matter(const sim::Layout& fast, sim::Score memory);
     void refuse(const sim::Layout& layout, const sim::Score& memory, bool& hopeless);
-    void keep(Family family);
+    void keep_if_it_matters(std::optional<Choice> choice);
 
     Pricer& pricer_;
     sim::Objective objective_;
