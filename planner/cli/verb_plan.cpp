@@ -140,8 +140,8 @@ void print_counts(const Console& console, const PlanSet& set) {
         sim::group_digits(c.scored));
     if (set.folded > 0) {
         console.out << fmt::format(
-            "{} left out of the ranking: like one above but for v or recomputation, within 1 %, "
-            "with no more memory to spare\n",
+            "{} left out of the ranking: like one above but for schedule, recomputation, offload, "
+            "kind of cp or rank order, within 1 %, with no more memory to spare\n",
             set.folded);
     }
     if (set.stopped) {

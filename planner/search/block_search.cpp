@@ -147,14 +147,26 @@ std::optional<BlockSearch::Choice> BlockSearch::smallest(std::int64_t from, std:
     return best;
 }
 
-std::optional<BlockSearch::Choice> BlockSearch::fewest_blocks(const Layout& base, std::int64_t most,
-                                                              Verdict wanted, const Layout* fast) {
-    const auto make = [&](std::int64_t blocks) {
-        return with_recompute(base, Again::part, blocks);
+std::optional<BlockSearch::Choice> BlockSearch::fewest_blocks(const Layout& base, std::int64_t from,
+                                                              Verdict wanted) {
+    const auto at = [&](std::int64_t blocks) {
+        const Layout layout = blocks == 0 ? base : with_recompute(base, Again::part, blocks);
+        return Choice{layout, pricer_.memory(layout)};
     };
-    const Layout lean = make(most);
-    const Score score = pricer_.memory(lean);
-    return score.verdict <= wanted ? smallest(1, most, {lean, score}, fast, make) : std::nullopt;
+    Choice first = at(from);
+    if (first.score.verdict <= wanted) {
+        return first;
+    }
+    const std::int64_t most = block_->longest_stage - 1;
+    if (from >= most) {
+        return std::nullopt;
+    }
+    Choice lean = at(most);
+    if (lean.score.verdict > wanted) {
+        return std::nullopt;
+    }
+    return smallest(from + 1, most, std::move(lean), nullptr,
+                    [&](std::int64_t blocks) { return at(blocks).layout; });
 }
 
 /// Nothing offloaded, some blocks recomputed.
@@ -246,22 +258,25 @@ void BlockSearch::look_offloaded(Again again, OffloadTier tier) {
 }
 
 /// Pairs of recomputed blocks and offloaded states that reach a verdict, and in which neither
-/// number could be smaller, none of them 0.
+/// number could be smaller, none of them 0. The more is offloaded, the fewer blocks it takes, so
+/// the walk starts with the largest share.
 BlockSearch::Family BlockSearch::smallest_pairs(OffloadTier tier, std::uint16_t most,
                                                 Verdict wanted) {
     Family out;
-    std::int64_t limit = block_->longest_stage - 1;
-    if (const auto alone = fewest_blocks(layout_, limit, wanted, nullptr)) {
-        limit = sim::LayoutTables::recompute(alone->layout.recompute).layers_per_stage - 1;
-    }
-    const bool may_keep = block_->again.front() == Again::none;
-    for (int share = offload_step; share <= most && limit > 0; share += offload_step) {
-        const Layout base = with_offload(layout_, tier, static_cast<std::uint16_t>(share));
-        if (may_keep && pricer_.memory(base).verdict <= wanted) {
+    std::int64_t blocks = block_->again.front() == Again::none ? 0 : 1;
+    for (int share = most; share >= 0; share -= offload_step) {
+        const Layout base =
+            share == 0 ? layout_ : with_offload(layout_, tier, static_cast<std::uint16_t>(share));
+        auto fewest = fewest_blocks(base, blocks, wanted);
+        if (!fewest) {
             break;
         }
-        if (auto fewest = fewest_blocks(base, limit, wanted, nullptr)) {
-            limit = sim::LayoutTables::recompute(fewest->layout.recompute).layers_per_stage - 1;
+        const std::int64_t with_larger_share = blocks;
+        blocks = sim::LayoutTables::recompute(fewest->layout.recompute).layers_per_stage;
+        if (blocks == with_larger_share && !out.empty()) {
+            out.pop_back(); // a smaller share does with the same blocks
+        }
+        if (blocks > 0 && share > 0) {
             out.push_back(std::move(*fewest));
         }
     }
@@ -296,28 +311,20 @@ void BlockSearch::look_part_offloaded(OffloadTier tier) {
         found_->counts.cut_by_dominance += orders;
         return;
     }
-    if (!some_pair_matters(tier, most, lean.verdict)) {
+    if (!can_matter(layout_, lean)) {
         found_->counts.cut_by_time += orders;
         return;
     }
     Family pairs = smallest_pairs(tier, most, lean.verdict);
     if (pairs.empty()) {
         found_->counts.cut_by_dominance += orders;
+    } else if (std::none_of(pairs.begin(), pairs.end(), [&](const Choice& pair) {
+                   return can_matter(pair.layout, pair.score);
+               })) {
+        found_->counts.cut_by_time += orders;
     } else {
         survivors_.push_back(std::move(pairs));
     }
-}
-
-/// Any pair with the fewest blocks for its share, the largest share first.
-bool BlockSearch::some_pair_matters(OffloadTier tier, std::uint16_t most, Verdict wanted) {
-    for (int share = most; share > 0; share -= offload_step) {
-        const Layout base = with_offload(layout_, tier, static_cast<std::uint16_t>(share));
-        const auto pair = fewest_blocks(base, block_->longest_stage - 1, wanted, &layout_);
-        if (pair && can_matter(pair->layout, pair->score)) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /// Step times in every rank order, one order after the other: its paths stay at hand.

@@ -52,11 +52,9 @@ private:
     template <class Make>
     [[nodiscard]] std::optional<Choice> smallest(std::int64_t from, std::int64_t to, Choice most,
                                                  const sim::Layout* fast, Make make);
-    /// The same for recomputed blocks up to `most`; nothing if they do not reach the verdict.
-    [[nodiscard]] std::optional<Choice> fewest_blocks(const sim::Layout& base, std::int64_t most,
-                                                      sim::Verdict wanted, const sim::Layout* fast);
-    [[nodiscard]] bool some_pair_matters(sim::OffloadTier tier, std::uint16_t most,
-                                         sim::Verdict wanted);
+    /// The fewest recomputed blocks, from `from` on, that reach a verdict.
+    [[nodiscard]] std::optional<Choice> fewest_blocks(const sim::Layout& base, std::int64_t from,
+                                                      sim::Verdict wanted);
     [[nodiscard]] Family smallest_pairs(sim::OffloadTier tier, std::uint16_t most,
                                         sim::Verdict wanted);
     [[nodiscard]] std::uint16_t most_offload(sim::OffloadTier tier);

@@ -8,7 +8,7 @@
 namespace shardplan::plan {
 
 /// Plans kept for folding, for each that is shown.
-inline constexpr std::size_t kept_per_plan = 4;
+inline constexpr std::size_t kept_per_plan = 16;
 
 /// What was found in some cells. Parts of different cells merge into the same answer in any order.
 class Findings {

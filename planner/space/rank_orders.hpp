@@ -11,9 +11,8 @@ namespace shardplan::plan {
 
 /// One order of each class of rank orders under which all groups of the layout reach one another
 /// over equal paths (and, where node groups differ, stages lie on the same nodes): no figure of the
-/// layout differs inside a class. A class is named by its first member in `facts.orders`, which is
-/// the default order where it has it, and else the first by text. The order in `layout` is not
-/// read.
+/// layout differs inside a class. A class is named by its member with the smallest number, which
+/// keeps most of the default order. The order in `layout` is not read.
 std::vector<std::uint8_t> distinct_orders(const sim::Scenario& scenario,
                                           const sim::LegalityFacts& facts,
                                           const sim::LayoutTables& tables, sim::Layout layout);

@@ -46,21 +46,16 @@ std::string unplannable(const ModelSpec& model) {
     return {};
 }
 
-/// Rank orders the stack can express, the default first, then by text.
+/// Rank orders the stack can express. Their numbers are such that the smaller one keeps more of the
+/// default order.
 std::vector<std::uint8_t> orders_of(const StackProfile& stack) {
-    std::vector<std::pair<std::string, std::uint8_t>> texts;
     const std::vector<std::string>& named = stack.capabilities.rank_orders;
     const bool any = contains(named, std::string(any_rank_order));
-    for (std::uint8_t order = 0; order < order_count; ++order) {
-        const std::string text = order_text(order);
-        if (any || contains(named, text)) {
-            texts.emplace_back(order == 0 ? std::string() : text, order);
-        }
-    }
-    std::sort(texts.begin(), texts.end());
     std::vector<std::uint8_t> out;
-    for (const auto& [text, order] : texts) {
-        out.push_back(order);
+    for (std::uint8_t order = 0; order < order_count; ++order) {
+        if (any || contains(named, order_text(order))) {
+            out.push_back(order);
+        }
     }
     return out;
 }

@@ -159,23 +159,16 @@ private:
         return false;
     }
 
-    /// All 120 orders that are legal; of those with equal paths for every group, the default, or
-    /// else the first by text.
+    /// All 120 orders that are legal; of those with equal paths for every group, the one with the
+    /// smallest number.
     [[nodiscard]] std::vector<std::uint8_t> distinct_orders(Layout l) const {
-        std::vector<std::pair<std::string, std::uint8_t>> legal_orders;
         for (l.recompute = 0; l.recompute < 2 && !is_legal(l); ++l.recompute) {
         }
-        for (std::uint8_t order = 0; order < 120; ++order) {
-            l.order = order;
-            if (is_legal(l)) {
-                legal_orders.emplace_back(order == 0 ? "" : sim::order_text(order), order);
-            }
-        }
-        std::sort(legal_orders.begin(), legal_orders.end());
         std::vector<std::uint8_t> out;
         std::vector<sim::Paths> known;
-        for (const auto& [text, order] : legal_orders) {
+        for (std::uint8_t order = 0; order < 120; ++order) {
             l.order = order;
+            if (!is_legal(l)) continue;
             sim::Paths paths = sim::paths_of(evaluator_.scenario(), l);
             paths[static_cast<std::size_t>(sim::Group::dp)] = {}; // nothing runs over dp alone
             if (legality_.facts().experts == 0) {
