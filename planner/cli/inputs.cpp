@@ -16,7 +16,7 @@
 namespace shardplan::plan::cli {
 namespace {
 
-constexpr std::array<JobFlag, 17> flags = {{
+constexpr std::array<JobFlag, 18> flags = {{
     {"--sequence", "sequence.max", "tokens per sample, as in 8192"},
     {"--global-batch", "global_batch.sequences", "samples per optimizer step, as in 512"},
     {"--global-batch-tokens", "global_batch.tokens", "tokens per optimizer step instead"},
@@ -32,6 +32,7 @@ constexpr std::array<JobFlag, 17> flags = {{
     {"--tp", "constraints.tp", "allowed tensor-parallel degrees, as in 4,8"},
     {"--pp", "constraints.pp", "allowed pipeline-parallel degrees"},
     {"--recompute", "constraints.recompute", "any, forbid or full"},
+    {"--idle", "constraints.idle_devices", "layouts may leave whole nodes unused", true},
     {"--memory-cap", "constraints.memory_cap", "most memory per device, as in \"70 GiB\""},
     {"--tokens", "tokens_to_train", "tokens of the whole run, as in 2e12"},
 }};

@@ -16,6 +16,7 @@ struct JobFlag {
     std::string_view flag; ///< "--sequence"
     std::string_view path; ///< "sequence.max"
     std::string_view doc;
+    bool is_switch = false; ///< takes no value, and sets the field to true
 };
 
 /// Short names for the fields of a job that people change most. Any other field is `--set

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,30 +10,15 @@
 #include "planner/cli/layout_input.hpp"
 #include "planner/cli/present.hpp"
 #include "planner/cli/present_calendar.hpp"
+#include "planner/cli/present_plan.hpp"
 #include "planner/cli/progress_bar.hpp"
-#include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
-#include "planner/search/plan.hpp"
-#include "planner/search/remedies.hpp"
 #include "simulator/units/in_quotes.hpp"
 #include "simulator/units/nearest.hpp"
 #include "simulator/units/text.hpp"
 
 namespace shardplan::plan::cli {
 namespace {
-
-/// A plan of the ranking with its whole estimate and why it stands where it stands.
-struct Ranked {
-    const Plan* plan = nullptr;
-    sim::Estimate estimate;
-    std::string reason;
-};
-
-std::string words(std::string_view name) {
-    std::string out(name);
-    std::replace(out.begin(), out.end(), '_', ' ');
-    return out;
-}
 
 /// The kind of time a plan loses most by against another.
 std::string where_it_loses(const sim::StepTime& plan, const sim::StepTime& best) {
@@ -87,16 +73,30 @@ std::string reason_of(const sim::Estimate& plan, const sim::Estimate& best) {
     return out;
 }
 
-std::vector<Ranked> rank(const PlanSet& set, const sim::Evaluator& evaluator,
-                         sim::Objective objective) {
+/// Plans of all stacks together, best first: those that fit before borderline ones, then by the
+/// objective.
+std::vector<Ranked> rank(const std::deque<Searched>& searched, sim::Objective objective,
+                         std::size_t top) {
     std::vector<Ranked> out;
+    for (const Searched& under : searched) {
+        const std::string& stack = under.evaluator.scenario().stack.name;
+        for (const Plan& plan : under.set.plans) {
+            out.push_back({&plan, &under, plan.text, {}, {}});
+            if (searched.size() > 1) {
+                out.back().text += ",stack=" + stack;
+            }
+        }
+    }
+    const auto key = [&](const Ranked& r) {
+        return std::tuple(r.plan->score.verdict,
+                          objective_value(objective, r.plan->layout, r.plan->score), r.text);
+    };
+    std::sort(out.begin(), out.end(),
+              [&](const Ranked& a, const Ranked& b) { return key(a) < key(b); });
+    out.resize(std::min(out.size(), top));
     sim::Workspace workspace;
-    for (const Plan& plan : set.plans) {
-        Ranked ranked;
-        ranked.plan = &plan;
-        evaluator.evaluate(plan.layout, workspace, ranked.estimate);
-        evaluator.annotate(plan.layout, ranked.estimate);
-        out.push_back(std::move(ranked));
+    for (Ranked& ranked : out) {
+        ranked.estimate = ranked.from->evaluator.estimate(ranked.plan->layout, workspace);
     }
     for (std::size_t i = 0; i < out.size(); ++i) {
         out[i].reason = i == 0 ? best_reason(out[0].estimate, objective)
@@ -105,270 +105,81 @@ std::vector<Ranked> rank(const PlanSet& set, const sim::Evaluator& evaluator,
     return out;
 }
 
-void print_ranking(const Console& console, const std::vector<Ranked>& ranking) {
-    print_heading(console.out, "Ranked", console.color);
-    Table table({{"", Align::right},
-                 {"layout", Align::left},
-                 {"verdict", Align::left},
-                 {"step", Align::right},
-                 {"tokens/s/GPU", Align::right},
-                 {"MFU", Align::right},
-                 {"to spare", Align::right},
-                 {"why", Align::left}});
-    for (std::size_t i = 0; i < ranking.size(); ++i) {
-        const sim::Estimate& e = ranking[i].estimate;
-        table.add({std::to_string(i + 1),
-                   {ranking[i].plan->text, Style::strong},
-                   {std::string(name_of(e.verdict)), style_of(e.verdict)},
-                   sim::to_text(e.time.total.value),
-                   scaled_count(e.tokens_per_second_per_device),
-                   percent(e.mfu),
-                   fmt::format("{:.1f} GiB", e.margin.value() / 0x1p30),
-                   {ranking[i].reason, Style::faint}});
+/// The best plan of every stack but the winner's.
+std::vector<Rival> rivals_of(const PlanAnswer& answer) {
+    std::vector<Rival> out;
+    if (answer.ranking.empty()) {
+        return out;
     }
-    table.print(console.out, console.color, 2);
-}
-
-void print_counts(const Console& console, const PlanSet& set) {
-    const SearchCounts& c = set.counts;
-    console.out << fmt::format(
-        "\n{} layouts: {} legal; {} fit, {} borderline, {} do not fit\n"
-        "legal {} = cut by memory {} + by time {} + by dominance {} + scored {}\n",
-        sim::group_digits(c.candidates), sim::group_digits(c.legal), sim::group_digits(c.fits),
-        sim::group_digits(c.borderline), sim::group_digits(c.does_not_fit),
-        sim::group_digits(c.legal), sim::group_digits(c.cut_by_memory),
-        sim::group_digits(c.cut_by_time), sim::group_digits(c.cut_by_dominance),
-        sim::group_digits(c.scored));
-    if (set.folded > 0) {
-        console.out << fmt::format(
-            "{} left out of the ranking: like one above but for v or recomputation, within 1 %, "
-            "with no more memory to spare\n",
-            set.folded);
-    }
-    if (set.stopped) {
-        console.out << "the search was stopped: this covers a part of the space\n";
-    }
-}
-
-/// The rules in words, as the plainest layout breaks them: data parallel over all devices.
-void print_plainest(const Console& console, const sim::Evaluator& evaluator) {
-    sim::Layout layout;
-    layout.dp = static_cast<std::uint32_t>(sim::device_count(evaluator.scenario().cluster));
-    layout.shard = evaluator.scenario().stack.default_shard;
-    const auto refusals =
-        sim::check_layout(evaluator.scenario(), evaluator.resolved(), layout, evaluator.tables());
-    if (!refusals.empty()) {
-        console.out << "for example " << sim::to_text(layout, evaluator.tables()) << ":\n";
-        print_refusals(console.out, refusals, console.color);
-    }
-}
-
-/// How many ways of trading time for memory there are, and the ends.
-void print_front(const Console& console, const PlanSet& set) {
-    if (set.front.size() < 2) {
-        return;
-    }
-    const auto gib = [](const Plan& plan) {
-        return (plan.score.usable - plan.score.peak).value() / 0x1p30;
+    const auto side = [](const Ranked& ranked) {
+        return DiffSide{ranked.text,
+                        ranked.from->evaluator.scenario(),
+                        {ranked.plan->text, {}, ranked.estimate},
+                        {},
+                        false};
     };
-    const Plan& fast = set.front.front();
-    const Plan& small =
-        *std::max_element(set.front.begin(), set.front.end(),
-                          [&](const Plan& a, const Plan& b) { return gib(a) < gib(b); });
-    console.out << fmt::format(
-        "{} layouts trade step time for memory, from {} with {:.1f} GiB to spare to {} with {:.1f} "
-        "GiB ({}); --json lists them\n",
-        set.front.size(), sim::to_text(fast.score.step_time), gib(fast),
-        sim::to_text(small.score.step_time), gib(small), small.text);
-}
-
-/// Single changes that make it fit, cheapest first.
-void print_remedies(const Console& console, const std::vector<Remedy>& found) {
-    if (found.empty()) {
-        console.out << "\nno single change that was tried makes it fit\n";
-        return;
-    }
-    print_heading(console.out, "Fits with one change", console.color);
-    Table table({{"change", Align::left},
-                 {"type", Align::left},
-                 {"best layout", Align::left},
-                 {"step", Align::right},
-                 {"GPU time per token", Align::right}});
-    for (const Remedy& remedy : found) {
-        table.add({{remedy.change, Style::strong},
-                   remedy.setting.starts_with("--layout ") ? "that layout" : remedy.setting,
-                   remedy.layout,
-                   sim::to_text(remedy.step_time),
-                   fmt::format("{:+.0f} %", 100.0 * remedy.price)});
-    }
-    table.print(console.out, console.color, 2);
-    console.out << "  compared with the closest layout above, as if it fitted\n";
-}
-
-/// What to say when nothing fits: which kinds of tensor are in the way, and how near it came.
-void print_no_plan(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
-                   const std::vector<Remedy>& remedies) {
-    print_given(console, evaluator);
-    console.out << '\n' << styled("no layout fits", Style::bad, console.color) << '\n';
-    if (set.counts.legal == 0) {
-        console.out << "no layout is legal; refused by rule:\n";
-        Table table({{"layouts", Align::right}, {"field", Align::left}, {"rule", Align::left}});
-        for (const RefusedBy& refused : set.counts.refused) {
-            table.add({sim::group_digits(refused.layouts), refused.field, refused.rule});
+    const DiffSide winner = side(answer.ranking.front());
+    for (const Searched& searched : answer.searched) {
+        if (&searched == answer.ranking.front().from || searched.set.plans.empty()) {
+            continue;
         }
-        table.print(console.out, console.color, 2);
-        print_plainest(console, evaluator);
-        return;
+        const Plan& plan = searched.set.plans.front();
+        sim::Workspace workspace;
+        Rival rival{{&plan,
+                     &searched,
+                     plan.text + ",stack=" + searched.evaluator.scenario().stack.name,
+                     searched.evaluator.estimate(plan.layout, workspace),
+                     {}},
+                    {}};
+        rival.time = diff_plans(winner, side(rival.best)).time;
+        out.push_back(std::move(rival));
     }
-    for (const Reason& reason : set.reasons) {
-        console.out << fmt::format("  {} layouts fail with {} as the largest term\n",
-                                   sim::group_digits(reason.layouts),
-                                   words(name_of(reason.deciding)));
-    }
-    if (!set.closest.empty()) {
-        print_heading(console.out, "Closest", console.color);
-        Table table(
-            {{"layout", Align::left}, {"too much", Align::right}, {"largest term", Align::left}});
-        for (const NearMiss& miss : set.closest) {
-            table.add({{miss.plan.text, Style::strong},
-                       fmt::format("{:.1f} GiB", miss.shortfall.value() / 0x1p30),
-                       words(name_of(miss.plan.score.deciding))});
-        }
-        table.print(console.out, console.color, 2);
-    }
-    print_remedies(console, remedies);
+    return out;
 }
 
-void write_remedies(sim::JsonWriter& json, const std::vector<Remedy>& remedies) {
-    json.begin_array("fits_with_one_change");
-    for (const Remedy& remedy : remedies) {
-        json.begin_object()
-            .member("change", remedy.change)
-            .member("setting", remedy.setting)
-            .member("layout", remedy.layout)
-            .member("step_time_s", remedy.step_time.value())
-            .member("devices", remedy.devices)
-            .member("price_per_token", remedy.price)
-            .end_object();
-    }
-    json.end_array();
-}
-
-/// The layouts that nothing else beats in step time, memory to spare and cost at once.
-void write_front(sim::JsonWriter& json, const PlanSet& set) {
-    json.begin_array("front");
-    for (const Plan& plan : set.front) {
-        json.begin_object()
-            .member("layout", plan.text)
-            .member("step_time_s", plan.score.step_time.value())
-            .member("to_spare_bytes", (plan.score.usable - plan.score.peak).value())
-            .member("money_per_million_tokens", plan.score.money_per_million_tokens)
-            .end_object();
-    }
-    json.end_array();
-}
-
-void write_counts(sim::JsonWriter& json, const PlanSet& set) {
-    const SearchCounts& c = set.counts;
-    json.begin_object("counts")
-        .member("candidates", c.candidates)
-        .member("legal", c.legal)
-        .member("scored", c.scored)
-        .member("cut_by_memory", c.cut_by_memory)
-        .member("cut_by_time", c.cut_by_time)
-        .member("cut_by_dominance", c.cut_by_dominance)
-        .member("folded", set.folded)
-        .member("fits", c.fits)
-        .member("borderline", c.borderline)
-        .member("does_not_fit", c.does_not_fit);
-    json.begin_array("refused");
-    for (const RefusedBy& refused : c.refused) {
-        json.begin_object()
-            .member("rule", refused.rule)
-            .member("field", refused.field)
-            .member("layouts", refused.layouts)
-            .end_object();
-    }
-    json.end_array().end_object();
-    json.begin_array("does_not_fit_because");
-    for (const Reason& reason : set.reasons) {
-        json.begin_object()
-            .member("term", name_of(reason.deciding))
-            .member("layouts", reason.layouts)
-            .end_object();
-    }
-    json.end_array().begin_array("closest");
-    for (const NearMiss& miss : set.closest) {
-        json.begin_object()
-            .member("layout", miss.plan.text)
-            .member("shortfall_bytes", miss.shortfall.value())
-            .member("term", name_of(miss.plan.score.deciding))
-            .end_object();
-    }
-    json.end_array().member("stopped", set.stopped);
-}
-
-void write_json(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
-                const std::vector<Ranked>& ranking, const std::optional<Calendar>& calendar,
-                const std::vector<Remedy>& remedies, const std::vector<sim::Warning>& warnings) {
-    sim::JsonWriter json;
-    json.begin_object();
-    write_scenario_summary(json, evaluator);
-    json.begin_array("plans");
-    for (const Ranked& ranked : ranking) {
-        json.begin_object().member("reason", ranked.reason).key("estimate");
-        write_estimate(json, {ranked.plan->text, ranked.estimate});
-        json.end_object();
-    }
-    json.end_array();
-    write_calendar(json, calendar);
-    write_counts(json, set);
-    write_front(json, set);
-    write_remedies(json, remedies);
-    write_notes(json, all_assumptions(evaluator), warnings);
-    json.end_object();
-    console.out << json.str();
-}
-
-void print_text(const Console& console, const sim::Evaluator& evaluator, const PlanSet& set,
-                const std::vector<Ranked>& ranking, const std::optional<Calendar>& calendar,
-                const std::vector<Remedy>& remedies, const std::vector<sim::Warning>& warnings) {
-    if (ranking.empty()) {
-        print_no_plan(console, evaluator, set, remedies);
-    } else {
-        const Ranked& best = ranking.front();
-        print_first_screen(console, evaluator, {best.plan->text, best.estimate});
-        print_ranking(console, ranking);
-    }
-    print_calendar(console, calendar);
-    print_counts(console, set);
-    print_front(console, set);
-    print_warnings(console.out, warnings, console.color);
-    print_assumptions(console.out, all_assumptions(evaluator), console.color);
-}
-
-sim::Document document_of(const sim::Evaluator& evaluator, const std::vector<Ranked>& ranking) {
+/// One scenario, so the plans of the winner's stack.
+sim::Document document_of(const PlanAnswer& answer) {
     sim::Document document;
     document.tool_version = SHARDPLAN_VERSION;
-    document.scenario = evaluator.scenario();
-    for (const Ranked& ranked : ranking) {
-        document.plans.push_back(
-            {ranked.plan->text, sim::headline_of(ranked.estimate), ranked.reason});
+    document.scenario = answer.winner().evaluator.scenario();
+    for (const Ranked& ranked : answer.ranking) {
+        if (ranked.from == &answer.winner()) {
+            document.plans.push_back(
+                {ranked.text, sim::headline_of(ranked.estimate), ranked.reason});
+        }
     }
     return document;
 }
 
-/// What to know about the best plan.
-std::vector<sim::Warning> warnings_of(const ScenarioOptions& options,
-                                      const sim::Evaluator& evaluator,
-                                      const std::vector<Ranked>& ranking) {
-    if (ranking.empty()) {
+/// "a,b" in its parts.
+std::vector<std::string> stacks_in(const std::string& text) {
+    std::vector<std::string> out;
+    std::size_t at = 0;
+    for (;;) {
+        const std::size_t comma = text.find(',', at);
+        const std::string name = text.substr(at, comma - at);
+        if (std::find(out.begin(), out.end(), name) == out.end()) {
+            out.push_back(name);
+        }
+        if (comma == std::string::npos) {
+            return out;
+        }
+        at = comma + 1;
+    }
+}
+
+/// What to know about the best plan, and what was typed without changing it.
+std::vector<sim::Warning> warnings_of(const ScenarioOptions& options, const PlanAnswer& answer) {
+    if (answer.ranking.empty()) {
         return {};
     }
-    const Ranked& best = ranking.front();
-    auto out = all_warnings(evaluator, best.plan->layout, best.estimate);
-    for (sim::Warning& warning :
-         inputs_without_effect(options, evaluator, best.plan->layout, best.estimate, Asked::plan)) {
+    const Ranked& best = answer.ranking.front();
+    ScenarioOptions given = options;
+    given.stack = answer.winner().evaluator.scenario().stack.name;
+    std::vector<sim::Warning> out =
+        all_warnings(answer.winner().evaluator, best.plan->layout, best.estimate);
+    for (sim::Warning& warning : inputs_without_effect(
+             given, answer.winner().evaluator, best.plan->layout, best.estimate, Asked::plan)) {
         out.push_back(std::move(warning));
     }
     return out;
@@ -383,6 +194,51 @@ bool scenario_without_prices(const sim::Scenario& scenario) {
            });
 }
 
+/// The scenario under one of the stacks, ready to be searched.
+sim::Result<sim::Evaluator> evaluator_of(const PlanOptions& options, const std::string& stack) {
+    ScenarioOptions given = options.scenario;
+    given.stack = stack;
+    auto scenario = scenario_from(given);
+    if (!scenario) {
+        return scenario.error();
+    }
+    if (!options.objective.empty()) {
+        const auto objective = sim::enum_from<sim::Objective>(options.objective);
+        if (!objective) {
+            return sim::Error{
+                sim::ErrorCode::bad_input, "--objective",
+                "nothing can be ranked by " + sim::in_quotes(options.objective),
+                sim::nearest_hint(options.objective, sim::EnumNames<sim::Objective>::names)};
+        }
+        scenario->job.objective = *objective;
+    }
+    if (scenario_without_prices(*scenario)) {
+        return sim::Error{sim::ErrorCode::bad_input, "--objective cost",
+                          "cluster " + scenario->cluster.name + " states no price",
+                          "give one: --set cluster.node_groups[0].price_per_device_hour=2.5"};
+    }
+    return sim::Evaluator::make(std::move(*scenario));
+}
+
+/// Searches under every stack, and looks for ways out where nothing fits under any.
+void search_all(SearchOptions search, const Console& console, PlanAnswer& answer) {
+    for (Searched& searched : answer.searched) {
+        ProgressBar bar(console);
+        search.progress = &bar;
+        searched.set = plan(searched.evaluator, search);
+    }
+    search.progress = nullptr;
+    answer.ranking = rank(answer.searched, search.objective, search.top);
+    answer.rivals = rivals_of(answer);
+    if (answer.ranking.empty()) {
+        for (Searched& searched : answer.searched) {
+            if (searched.set.counts.legal > 0) {
+                searched.remedies = remedies(searched.evaluator, searched.set, search);
+            }
+        }
+    }
+}
+
 } // namespace
 
 int run_plan(const PlanOptions& options, const Console& console) {
@@ -390,71 +246,45 @@ int run_plan(const PlanOptions& options, const Console& console) {
         return fail(console, {sim::ErrorCode::bad_input, "--top", "at least one plan must be kept",
                               "write 1 or more"});
     }
-    auto scenario = scenario_from(options.scenario);
-    if (!scenario) {
-        return fail(console, scenario.error());
-    }
-    if (!options.objective.empty()) {
-        const auto objective = sim::enum_from<sim::Objective>(options.objective);
-        if (!objective) {
-            return fail(console, {sim::ErrorCode::bad_input, "--objective",
-                                  "nothing can be ranked by " + sim::in_quotes(options.objective),
-                                  sim::nearest_hint(options.objective,
-                                                    sim::EnumNames<sim::Objective>::names)});
+    PlanAnswer answer;
+    for (const std::string& stack : stacks_in(options.scenario.stack)) {
+        auto evaluator = evaluator_of(options, stack);
+        if (!evaluator) {
+            return fail(console, evaluator.error());
         }
-        scenario->job.objective = *objective;
-    }
-    const auto evaluator = sim::Evaluator::make(std::move(*scenario));
-    if (!evaluator) {
-        return fail(console, evaluator.error());
-    }
-    if (scenario_without_prices(evaluator->scenario())) {
-        return fail(console, {sim::ErrorCode::bad_input, "--objective cost",
-                              "cluster " + evaluator->scenario().cluster.name + " states no price",
-                              "give one: --set cluster.node_groups[0].price_per_device_hour=2.5"});
+        answer.searched.push_back({std::move(*evaluator), {}, {}});
     }
     SearchOptions search;
     search.top = static_cast<std::size_t>(options.top);
-    search.objective = evaluator->scenario().job.objective;
+    search.objective = answer.searched.front().evaluator.scenario().job.objective;
     search.threads = 0;
-    PlanSet set;
-    {
-        ProgressBar bar(console);
-        search.progress = &bar;
-        set = plan(*evaluator, search);
-    }
-    const auto ranking = rank(set, *evaluator, search.objective);
-    std::vector<Remedy> ways_out;
-    if (ranking.empty() && set.counts.legal > 0) {
-        ways_out = remedies(*evaluator, set, search);
-    }
-    std::optional<Calendar> calendar;
-    if (!ranking.empty()) {
-        auto whole_run =
-            calendar_from(options.losses, evaluator->scenario(), ranking.front().estimate);
+    search_all(search, console, answer);
+    if (!answer.ranking.empty()) {
+        auto whole_run = calendar_from(options.losses, answer.winner().evaluator.scenario(),
+                                       answer.ranking.front().estimate);
         if (!whole_run) {
             return fail(console, whole_run.error());
         }
-        calendar = std::move(*whole_run);
+        answer.calendar = std::move(*whole_run);
     }
-    if (!options.output.empty() && !ranking.empty()) {
-        const auto status = write_plan(options.output, document_of(*evaluator, ranking), console);
+    if (!options.output.empty() && !answer.ranking.empty()) {
+        const auto status = write_plan(options.output, document_of(answer), console);
         if (!status) {
             return fail(console, status.error());
         }
     }
     // "-o -" has already filled standard output, unless there was nothing to write.
-    const bool taken = options.output == "-" && !ranking.empty();
+    const bool taken = options.output == "-" && !answer.ranking.empty();
     if (taken) {
         return exit_code::yes;
     }
-    const auto warnings = warnings_of(options.scenario, *evaluator, ranking);
+    answer.warnings = warnings_of(options.scenario, answer);
     if (console.json) {
-        write_json(console, *evaluator, set, ranking, calendar, ways_out, warnings);
+        write_plans(console, answer);
     } else {
-        print_text(console, *evaluator, set, ranking, calendar, ways_out, warnings);
+        print_plans(console, answer);
     }
-    return ranking.empty() ? console.no() : exit_code::yes;
+    return answer.ranking.empty() ? console.no() : exit_code::yes;
 }
 
 } // namespace shardplan::plan::cli

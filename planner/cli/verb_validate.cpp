@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/analysis/run_ranking.hpp"
 #include "planner/analysis/reproduce.hpp"
+#include "planner/analysis/run_ranking.hpp"
 #include "planner/analysis/validate.hpp"
 #include "planner/cli/present_ranking.hpp"
 #include "planner/cli/table.hpp"

@@ -13,18 +13,29 @@ using sim::Verdict;
 namespace {
 
 constexpr std::size_t near_misses = 3;
-/// Plans that differ in chunks or recomputation only are one plan if they are this near.
+/// Plans that are the same in the large are one plan if they are this near.
 constexpr double near_duplicate = 0.01;
 
 std::size_t kept(const SearchOptions& options) {
     return options.fold ? kept_per_plan * options.top : options.top;
 }
 
-Layout without_chunks_and_recompute(Layout layout) {
+/// The layout but for what is varied in the small: schedule, recomputation, offloaded states, kind
+/// of cp, rank order.
+Layout in_the_large(Layout layout) {
     layout.chunks = 1;
     layout.schedule = sim::ScheduleKind::one_f_one_b;
     layout.recompute = 0;
+    layout.offload_optimizer = 0;
+    layout.offload_tier = sim::OffloadTier::none;
+    layout.cp_kind = sim::CpKind::ring;
+    layout.order = 0;
     return layout;
+}
+
+bool differ_in_order_only(const Layout& a, Layout b) {
+    b.order = a.order;
+    return a == b;
 }
 
 std::vector<RefusedBy> refused_by(const SpaceCounts& space) {
@@ -45,12 +56,16 @@ std::vector<RefusedBy> refused_by(const SpaceCounts& space) {
 
 std::int64_t fold(std::vector<Plan>& plans, sim::Objective objective) {
     const auto is_like = [&](const Plan& plan, const Plan& better) {
+        if (plan.score.peak - plan.score.usable < better.score.peak - better.score.usable) {
+            return false;
+        }
+        if (differ_in_order_only(plan.layout, better.layout)) {
+            return true; // nobody lays out ranks in a slower way for nothing
+        }
         const double value = objective_value(objective, plan.layout, plan.score);
         const double best = objective_value(objective, better.layout, better.score);
-        return without_chunks_and_recompute(plan.layout) ==
-                   without_chunks_and_recompute(better.layout) &&
-               std::abs(value - best) < near_duplicate * std::abs(best) &&
-               plan.score.peak - plan.score.usable >= better.score.peak - better.score.usable;
+        return std::abs(value - best) < near_duplicate * std::abs(best) &&
+               in_the_large(plan.layout) == in_the_large(better.layout);
     };
     std::vector<Plan> kept;
     for (Plan& plan : plans) {
@@ -86,8 +101,8 @@ void Findings::take(const Layout& layout, const Score& score) {
     }
 }
 
-void Findings::count_verdict(Verdict verdict) {
-    ++(verdict == Verdict::fits ? counts.fits : counts.borderline);
+void Findings::count_verdict(Verdict verdict, std::int64_t layouts) {
+    (verdict == Verdict::fits ? counts.fits : counts.borderline) += layouts;
 }
 
 void Findings::take_misfit(const Layout& layout, const Score& memory, std::int64_t layouts) {

@@ -8,7 +8,7 @@
 namespace shardplan::plan {
 
 /// Plans kept for folding, for each that is shown.
-inline constexpr std::size_t kept_per_plan = 4;
+inline constexpr std::size_t kept_per_plan = 16;
 
 /// What was found in some cells. Parts of different cells merge into the same answer in any order.
 class Findings {
@@ -17,8 +17,8 @@ public:
 
     /// Takes a layout that was scored.
     void take(const sim::Layout& layout, const sim::Score& score);
-    /// Counts the verdict of a layout that memory does not rule out.
-    void count_verdict(sim::Verdict verdict);
+    /// Counts the verdict of layouts that memory does not rule out.
+    void count_verdict(sim::Verdict verdict, std::int64_t layouts);
     /// Takes a layout that does not fit, and counts `layouts` with it.
     void take_misfit(const sim::Layout& layout, const sim::Score& memory, std::int64_t layouts);
 

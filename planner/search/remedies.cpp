@@ -15,7 +15,6 @@ namespace {
 using sim::Evaluator;
 using sim::Layout;
 using sim::Scenario;
-using sim::Score;
 
 double tokens_per_step(const Evaluator& evaluator) {
     return static_cast<double>(evaluator.resolved().global_batch) *
@@ -26,35 +25,6 @@ double device_seconds_per_token(const Evaluator& evaluator, const Layout& layout
                                 sim::Seconds step) {
     return step.value() * static_cast<double>(sim::rank_count(layout)) / tokens_per_step(evaluator);
 }
-
-/// The same layouts with a share of the optimizer states in host memory.
-class OffloadingPricer final : public Pricer {
-public:
-    OffloadingPricer(std::unique_ptr<Pricer> inner, std::uint16_t thousandths)
-        : inner_(std::move(inner)), thousandths_(thousandths) {}
-
-    static Layout with_offload(Layout layout, std::uint16_t thousandths) {
-        layout.offload_optimizer = thousandths;
-        layout.offload_tier = sim::OffloadTier::host;
-        return layout;
-    }
-
-    Score memory(const Layout& layout) override { return inner_->memory(moved(layout)); }
-    void add_least_time(const Layout& layout, Score& score) override {
-        inner_->add_least_time(moved(layout), score);
-    }
-    void add_time(const Layout& layout, Score& score) override {
-        inner_->add_time(moved(layout), score);
-    }
-
-private:
-    [[nodiscard]] Layout moved(const Layout& layout) const {
-        return with_offload(layout, thousandths_);
-    }
-
-    std::unique_ptr<Pricer> inner_;
-    std::uint16_t thousandths_;
-};
 
 /// Tries changes of one search that found nothing.
 class Doctor {
@@ -91,8 +61,6 @@ public:
         return true;
     }
 
-    void offload();
-
     std::vector<Remedy> take() {
         std::stable_sort(out_.begin(), out_.end(),
                          [](const Remedy& a, const Remedy& b) { return a.price < b.price; });
@@ -111,69 +79,11 @@ private:
         out_.push_back(std::move(remedy));
     }
 
-    [[nodiscard]] bool fits(const Layout& layout) const {
-        sim::Workspace workspace;
-        return evaluator_.score_memory(layout, workspace).verdict == sim::Verdict::fits;
-    }
-    /// Does what all devices of a node move to the host go into its memory?
-    [[nodiscard]] bool host_holds(const Layout& layout) const {
-        sim::Workspace workspace;
-        sim::Estimate estimate;
-        evaluator_.evaluate(layout, workspace, estimate);
-        const auto& groups = evaluator_.scenario().cluster.node_groups;
-        return std::all_of(estimate.classes.begin(), estimate.classes.end(), [&](const auto& c) {
-            const sim::NodeTemplate& node = groups[static_cast<std::size_t>(c.node_group)].node;
-            return c.host * static_cast<double>(node.devices) <= node.host.memory;
-        });
-    }
-
     const Evaluator& evaluator_;
     SearchOptions options_;
     double reference_ = 0.0;
     std::vector<Remedy> out_;
 };
-
-/// The best layout with all optimizer states moved, then the smallest share of them that still
-/// fits.
-void Doctor::offload() {
-    constexpr auto all = static_cast<std::uint16_t>(sim::offload_scale);
-    const auto& tiers = evaluator_.scenario().stack.capabilities.offload_tiers;
-    const auto& groups = evaluator_.scenario().cluster.node_groups;
-    const bool has_host =
-        std::find(tiers.begin(), tiers.end(), sim::OffloadTier::host) != tiers.end() &&
-        std::all_of(groups.begin(), groups.end(), [](const sim::NodeGroup& group) {
-            return group.node.host.memory.value() > 0.0;
-        });
-    if (!has_host) {
-        return;
-    }
-    const Space space(evaluator_.scenario(), evaluator_.resolved(), evaluator_.tables());
-    const PricerFactory pricers = pricers_of(evaluator_);
-    const PlanSet found = search(
-        space, [&] { return std::make_unique<OffloadingPricer>(pricers(), all); }, options_);
-    if (found.counts.fits == 0 || found.plans.empty()) {
-        return;
-    }
-    const auto moved = [&](std::uint16_t share) {
-        return OffloadingPricer::with_offload(found.plans.front().layout, share);
-    };
-    std::uint16_t too_little = 0;
-    std::uint16_t enough = all;
-    while (enough - too_little > 1) {
-        const auto middle = static_cast<std::uint16_t>((enough + too_little) / 2);
-        (fits(moved(middle)) ? enough : too_little) = middle;
-    }
-    const Layout layout = moved(enough);
-    if (!sim::is_legal(evaluator_.scenario(), evaluator_.resolved(), layout, evaluator_.tables()) ||
-        !host_holds(layout)) {
-        return;
-    }
-    sim::Workspace workspace;
-    const std::string text = sim::to_text(layout, evaluator_.tables());
-    add(fmt::format("{:.1f} % of the optimizer states in host memory", 0.1 * enough),
-        "--layout " + text, evaluator_, layout, text,
-        evaluator_.score(layout, workspace).step_time);
-}
 
 /// Constraints that the job sets, each lifted alone.
 void lift_constraints(const Scenario& now, Doctor& doctor) {
@@ -199,6 +109,19 @@ void shard_parameters(const Scenario& now, Doctor& doctor) {
         doctor.attempt(fmt::format("zero3, in a stack that has it ({} does not)", now.stack.name),
                        "",
                        [](Scenario& s) { s.stack.capabilities.shards.push_back(sim::Shard::all); });
+    }
+}
+
+/// Where the stack can offload, the search has tried it.
+void offload_states(const Scenario& now, Doctor& doctor) {
+    const auto& tiers = now.stack.capabilities.offload_tiers;
+    if (std::find(tiers.begin(), tiers.end(), sim::OffloadTier::host) == tiers.end()) {
+        doctor.attempt(fmt::format("optimizer states in host memory, in a stack that offloads ({} "
+                                   "does not)",
+                                   now.stack.name),
+                       "", [](Scenario& s) {
+                           s.stack.capabilities.offload_tiers.push_back(sim::OffloadTier::host);
+                       });
     }
 }
 
@@ -259,7 +182,7 @@ std::vector<Remedy> remedies(const Evaluator& evaluator, const PlanSet& found,
     const Scenario& now = evaluator.scenario();
     lift_constraints(now, doctor);
     shard_parameters(now, doctor);
-    doctor.offload();
+    offload_states(now, doctor);
     add_nodes(now, doctor);
     shorten_sequence(evaluator, doctor);
     if (now.job.optimizer.kind == sim::OptimizerKind::adamw &&

@@ -22,10 +22,10 @@ struct Remedy {
 };
 
 /// The smallest single changes, each of its kind: a constraint of the job lifted (micro-batch,
-/// recomputation, memory cap), sharded parameters, offloaded optimizer states, more nodes, a
-/// shorter sequence, an 8-bit optimizer, adapters. Cheapest first; kinds that do not help are left
-/// out. `found`: the search that found nothing. `options`: objective, threads and stop token are
-/// used.
+/// recomputation, memory cap), sharded parameters or offloaded states in a stack that has them,
+/// more nodes, a shorter sequence, an 8-bit optimizer, adapters. Cheapest first; kinds that do not
+/// help are left out. `found`: the search that found nothing. `options`: objective, threads and
+/// stop token are used.
 std::vector<Remedy> remedies(const sim::Evaluator& evaluator, const PlanSet& found,
                              const SearchOptions& options);
 

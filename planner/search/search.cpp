@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/search/block_search.hpp"
 #include "planner/search/findings.hpp"
 
 namespace shardplan::plan {
@@ -23,76 +24,40 @@ using sim::Verdict;
 /// One layout in this many is scored first. Enough to know good ones; few beside the whole.
 constexpr std::int64_t sample_stride = 31;
 
-/// The layouts with one value of everything but recomputation, by micro-batch: the least memory
-/// that one with less recomputation needs.
-class Siblings {
-public:
-    /// True: the row has the least recomputation of its family.
-    bool enter(const Row& row) {
-        Layout family = row.layout;
-        family.recompute = 0;
-        const bool is_new = least_.size() != row.micro_batches.size() || !(family == family_);
-        if (is_new) {
-            family_ = family;
-            least_.assign(row.micro_batches.size(), std::nullopt);
-        }
-        return is_new;
-    }
-    /// Is there one that needs no more? Remembers this one.
-    bool dominate(std::size_t micro_batch, const Score& score) {
-        std::optional<Score>& least = least_[micro_batch];
-        const bool yes = least && least->verdict <= score.verdict &&
-                         least->peak - least->usable <= score.peak - score.usable;
-        if (!yes) {
-            least = score;
-        }
-        return yes;
-    }
-
-private:
-    Layout family_;
-    std::vector<std::optional<Score>> least_;
-};
-
 /// Looks through cells for one thread.
 class Worker {
 public:
     /// `sample`: what is known before; null while the sample itself is taken.
     Worker(const Space& space, std::unique_ptr<Pricer> pricer, const SearchOptions& options,
            const Findings* sample)
-        : space_(space), pricer_(std::move(pricer)), options_(options), sample_(sample) {}
+        : space_(space), pricer_(std::move(pricer)), options_(options) {
+        if (sample != nullptr) {
+            blocks_.emplace(*pricer_, options.objective, *sample, space.tables());
+        }
+    }
 
     /// Gives the pricer with its caches to the next worker.
     std::unique_ptr<Pricer> release() { return std::move(pricer_); }
 
     /// False: stopped.
     bool search_cell(const Cell& cell, Findings& findings) {
-        return space_.visit_rows(cell, [&](const Row& row) {
+        return space_.visit_blocks(cell, [&](const Block& block) {
             if (options_.stop.stop_requested()) {
                 return false;
             }
-            search_row(row, findings);
+            blocks_->run(block, findings);
             return true;
         });
     }
 
-    /// Scores one layout in `sample_stride` of those that no sibling dominates.
+    /// Scores one layout in `sample_stride` of those with the least recomputation, or with the
+    /// most where that does not fit.
     bool sample_cell(const Cell& cell, Findings& findings) {
         std::int64_t at = 0;
-        return space_.visit_rows(cell, [&](const Row& row) {
-            if (!siblings_.enter(row)) {
-                return true;
-            }
-            Layout layout = row.layout;
-            for (const std::int64_t micro_batch : row.micro_batches) {
-                if (at++ % sample_stride != 0) {
-                    continue;
-                }
-                layout.micro_batch = static_cast<std::uint32_t>(micro_batch);
-                Score score = pricer_->memory(layout);
-                if (score.verdict != Verdict::does_not_fit) {
-                    pricer_->add_time(layout, score);
-                    findings.take(layout, score);
+        return space_.visit_blocks(cell, [&](const Block& block) {
+            for (const std::int64_t micro_batch : block.micro_batches) {
+                if (at++ % sample_stride == 0) {
+                    sample(block, micro_batch, findings);
                 }
             }
             return !options_.stop.stop_requested();
@@ -100,41 +65,23 @@ public:
     }
 
 private:
-    void search_row(const Row& row, Findings& findings) {
-        siblings_.enter(row);
-        Layout layout = row.layout;
-        for (std::size_t i = 0; i < row.micro_batches.size(); ++i) {
-            layout.micro_batch = static_cast<std::uint32_t>(row.micro_batches[i]);
+    void sample(const Block& block, std::int64_t micro_batch, Findings& findings) {
+        for (const Again again : {block.again.front(), block.again.back()}) {
+            Layout layout = with_recompute(block.layout, again, 1);
+            layout.micro_batch = static_cast<std::uint32_t>(micro_batch);
             Score score = pricer_->memory(layout);
-            if (score.verdict == Verdict::does_not_fit) {
-                const auto left = static_cast<std::int64_t>(row.micro_batches.size() - i);
-                findings.take_misfit(layout, score, score.hopeless ? left : 1);
-                if (score.hopeless) {
-                    return;
-                }
-                continue;
+            if (score.verdict != Verdict::does_not_fit) {
+                pricer_->add_time(layout, score);
+                findings.take(layout, score);
+                return;
             }
-            findings.count_verdict(score.verdict);
-            if (siblings_.dominate(i, score)) {
-                ++findings.counts.cut_by_dominance;
-                continue;
-            }
-            pricer_->add_least_time(layout, score);
-            if (!sample_->matters(layout, score)) {
-                ++findings.counts.cut_by_time;
-                continue;
-            }
-            pricer_->add_time(layout, score);
-            ++findings.counts.scored;
-            findings.take(layout, score);
         }
     }
 
     const Space& space_;
     std::unique_ptr<Pricer> pricer_;
     const SearchOptions& options_;
-    const Findings* sample_;
-    Siblings siblings_;
+    std::optional<BlockSearch> blocks_;
 };
 
 /// Tells the sink how far the cells are, from whichever thread finishes one.

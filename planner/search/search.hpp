@@ -35,7 +35,7 @@ struct SearchCounts {
     std::int64_t cut_by_memory = 0;
     /// Cannot be among the best, nor on the front, even with the lower bound of its step time.
     std::int64_t cut_by_time = 0;
-    /// The same layout with less recomputation needs no more memory.
+    /// The same layout with less recomputation or offloading needs no more memory, or fits as well.
     std::int64_t cut_by_dominance = 0;
     std::int64_t fits = 0;
     std::int64_t borderline = 0;
@@ -65,8 +65,9 @@ struct NearMiss {
 /// The answer of a search.
 struct PlanSet {
     std::vector<Plan> plans; ///< best first; those that fit stand before borderline ones
-    /// Plans left out of `plans`: like one above them but for chunks or recomputation, less than 1
-    /// % apart, and with no more memory to spare.
+    /// Plans left out of `plans`, with no more memory to spare than one above them: the same in
+    /// another rank order, or less than 1 % apart and the same but for schedule, recomputation,
+    /// offloaded states, kind of cp and rank order.
     std::int64_t folded = 0;
     /// Not beaten in step time, memory to spare and cost at once, fastest first; of those that fit,
     /// else of borderline ones.

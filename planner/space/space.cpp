@@ -3,39 +3,31 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <tuple>
 #include <utility>
+
+#include "planner/space/cell_values.hpp"
 
 namespace shardplan::plan {
 
-using sim::CpKind;
 using sim::Layout;
 using sim::Recompute;
-using sim::RecomputePolicy;
-using sim::ScheduleKind;
-using sim::Shard;
 
 namespace {
 
 constexpr std::int64_t max_degree = 65535; // of the 16-bit fields of Layout
 
-template <class T>
-bool contains(const std::vector<T>& list, const T& value) {
-    return std::find(list.begin(), list.end(), value) != list.end();
-}
-
-/// Which values a rule reads, by the field that has to change where it is broken.
-enum class Reads : std::size_t { cell, experts, sharding, passes, recompute };
-constexpr std::size_t groups_of_rules = 5;
-
 Reads reads_of(std::string_view field) {
-    constexpr std::array<std::pair<std::string_view, Reads>, 7> fields = {
-        {{"ep", Reads::experts},
+    constexpr std::array<std::pair<std::string_view, Reads>, 9> fields = {
+        {{"cp", Reads::context},
+         {"ep", Reads::experts},
          {"etp", Reads::experts},
          {"zero", Reads::sharding},
          {"v", Reads::passes},
          {"sched", Reads::passes},
          {"mb", Reads::passes},
-         {"rc", Reads::recompute}}};
+         {"rc", Reads::recompute},
+         {"off", Reads::offload}}};
     const auto* at = std::find_if(fields.begin(), fields.end(),
                                   [&](const auto& known) { return known.first == field; });
     return at == fields.end() ? Reads::cell : at->second;
@@ -89,23 +81,29 @@ SpaceCounts& SpaceCounts::operator+=(const SpaceCounts& other) {
     return *this;
 }
 
-/// The values each field takes inside a cell; the candidates are their product.
-struct Space::Axes {
-    Layout base; ///< degrees, sequence parallelism and kind of context parallelism
-    std::vector<std::int64_t> ep;
-    std::vector<std::int64_t> etp;
-    std::vector<Shard> shards;
-    std::vector<std::int64_t> chunks;
-    std::vector<std::uint32_t> recompute;
-    std::vector<std::int64_t> micro_batches;
-    ScheduleKind plain = ScheduleKind::one_f_one_b;
-
-    [[nodiscard]] std::int64_t candidates() const {
-        std::size_t product = ep.size() * etp.size() * shards.size();
-        product *= chunks.size() * recompute.size() * micro_batches.size();
-        return static_cast<std::int64_t>(product);
+sim::Layout with_recompute(sim::Layout layout, Again again, std::int64_t blocks) {
+    switch (again) {
+        case Again::none:
+            layout.recompute = sim::LayoutTables::intern({Recompute::none, 0});
+            break;
+        case Again::selective:
+            layout.recompute = sim::LayoutTables::intern({Recompute::selective, 0});
+            break;
+        case Again::part:
+            layout.recompute = sim::LayoutTables::intern({Recompute::full, blocks});
+            break;
+        case Again::full:
+            layout.recompute = sim::LayoutTables::intern({Recompute::full, 0});
+            break;
     }
-};
+    return layout;
+}
+
+sim::Layout with_offload(sim::Layout layout, sim::OffloadTier tier, std::uint16_t thousandths) {
+    layout.offload_tier = tier;
+    layout.offload_optimizer = thousandths;
+    return layout;
+}
 
 Space::Space(const sim::Scenario& scenario, const sim::Resolved& resolved,
              const sim::LayoutTables& tables)
@@ -121,152 +119,22 @@ Space::Space(const sim::Scenario& scenario, const sim::Resolved& resolved,
     }
 }
 
-Space::Axes Space::axes_of(const Cell& cell) const {
-    const sim::Capabilities& can = scenario_.stack.capabilities;
-    const sim::LegalityFacts& facts = legality_.facts();
-    Axes axes;
-    axes.base.tp = static_cast<std::uint16_t>(cell.tp);
-    axes.base.pp = static_cast<std::uint16_t>(cell.pp);
-    axes.base.cp = static_cast<std::uint16_t>(cell.cp);
-    axes.base.dp = static_cast<std::uint32_t>(cell.dp);
-    axes.base.sp =
-        cell.tp > 1 && can.sequence_parallel && resolved_.sequence % (cell.cp * cell.tp) == 0;
-    if (cell.cp > 1 && !can.cp_kinds.empty()) {
-        axes.base.cp_kind = can.cp_kinds.front();
-    }
-    axes.ep = {1};
-    axes.etp = {0};
-    if (facts.experts > 0 && can.expert_parallel) {
-        axes.ep = divisors_of(facts.experts);
-    }
-    if (facts.experts > 0 && can.expert_tensor_parallel && cell.tp > 1) {
-        axes.etp = {0, 1};
-    }
-    // States of a single rank cannot be split, so one kind of sharding stands for all.
-    axes.shards = can.shards;
-    if (cell.dp * cell.cp == 1 && !can.shards.empty()) {
-        axes.shards = {contains(can.shards, Shard::none) ? Shard::none : can.shards.front()};
-    }
-    axes.chunks = {1};
-    if (cell.pp > 1 && facts.layers % cell.pp == 0 &&
-        contains(can.schedules, ScheduleKind::interleaved)) {
-        axes.chunks = divisors_of(facts.layers / cell.pp);
-    }
-    if (cell.pp > 1 && !contains(can.schedules, ScheduleKind::one_f_one_b)) {
-        axes.plain = ScheduleKind::gpipe;
-    }
-    const RecomputePolicy policy = scenario_.job.constraints.recompute;
-    for (const Recompute kind : {Recompute::none, Recompute::selective, Recompute::full}) {
-        const bool wanted = policy == RecomputePolicy::any ||
-                            (policy == RecomputePolicy::full) == (kind == Recompute::full);
-        const bool forbidden = policy == RecomputePolicy::forbid && kind != Recompute::none;
-        if (contains(can.recompute, kind) && wanted && !forbidden) {
-            axes.recompute.push_back(static_cast<std::uint32_t>(kind));
-        }
-    }
-    // Where nothing is left, one value stands in for the rule that refuses it to be counted.
-    if (axes.recompute.empty()) {
-        axes.recompute = {static_cast<std::uint32_t>(Recompute::none)};
-    }
-    if (axes.shards.empty()) {
-        axes.shards = {Shard::none};
-    }
-    axes.micro_batches = {1};
-    if (resolved_.global_batch % cell.dp == 0) {
-        axes.micro_batches = divisors_of(resolved_.global_batch / cell.dp);
-    }
-    return axes;
-}
-
-/// What is legal of each group of values, and how many each rule is the first to refuse.
-struct Space::Legal {
-    static constexpr std::size_t none = ~std::size_t{0};
-    std::size_t cell_rule = none;                                 ///< refuses everything
-    std::vector<std::pair<std::uint16_t, std::uint16_t>> experts; ///< ep, etp
-    std::vector<Shard> shards;
-    struct Passes {
-        std::uint16_t chunks = 1;
-        ScheduleKind schedule = ScheduleKind::one_f_one_b;
-        std::vector<std::int64_t> micro_batches;
-    };
-    std::vector<Passes> passes;
-    std::int64_t passes_count = 0; ///< chunks with micro-batch
-    std::vector<std::uint32_t> recompute;
-    /// By group: rules that are the first to refuse a value, none for those that are legal.
-    std::array<std::vector<std::size_t>, groups_of_rules> first_broken;
-};
-
-Space::Legal Space::legal_of(const Axes& axes) const {
-    Legal out;
-    Layout layout = axes.base;
-    layout.shard = axes.shards.front();
-    layout.recompute = axes.recompute.front();
-    layout.schedule = axes.plain;
-    const auto try_out = [&](Reads group) {
-        const auto& rules = rules_[static_cast<std::size_t>(group)];
-        const sim::LegalityCase c{scenario_, resolved_, legality_.facts(), tables_, layout};
-        const auto broken = std::find_if(rules.begin(), rules.end(), [&](std::size_t rule) {
-            return sim::legality_rules()[rule].broken(c);
-        });
-        const std::size_t first = broken == rules.end() ? Legal::none : *broken;
-        out.first_broken[static_cast<std::size_t>(group)].push_back(first);
-        return first == Legal::none;
-    };
-    if (!try_out(Reads::cell)) {
-        out.cell_rule = out.first_broken.front().front();
-        return out;
-    }
-    for (const std::int64_t ep : axes.ep) {
-        for (const std::int64_t etp : axes.etp) {
-            layout.ep = static_cast<std::uint16_t>(ep);
-            layout.etp = static_cast<std::uint16_t>(etp);
-            if (try_out(Reads::experts)) {
-                out.experts.emplace_back(layout.ep, layout.etp);
-            }
-        }
-    }
-    for (const Shard shard : axes.shards) {
-        layout.shard = shard;
-        if (try_out(Reads::sharding)) {
-            out.shards.push_back(shard);
-        }
-    }
-    for (const std::int64_t chunks : axes.chunks) {
-        layout.chunks = static_cast<std::uint16_t>(chunks);
-        layout.schedule = chunks > 1 ? ScheduleKind::interleaved : axes.plain;
-        Legal::Passes passes{layout.chunks, layout.schedule, {}};
-        for (const std::int64_t micro_batch : axes.micro_batches) {
-            layout.micro_batch = static_cast<std::uint32_t>(micro_batch);
-            if (try_out(Reads::passes)) {
-                passes.micro_batches.push_back(micro_batch);
-                ++out.passes_count;
-            }
-        }
-        if (!passes.micro_batches.empty()) {
-            out.passes.push_back(std::move(passes));
-        }
-    }
-    for (const std::uint32_t recompute : axes.recompute) {
-        layout.recompute = recompute;
-        if (try_out(Reads::recompute)) {
-            out.recompute.push_back(recompute);
-        }
-    }
-    return out;
-}
-
 SpaceCounts Space::count(const Cell& cell) const {
     SpaceCounts out;
     const std::size_t rules = sim::legality_rules().size();
     out.refused.resize(rules);
     const Axes axes = axes_of(cell);
     const Legal legal = legal_of(axes);
-    out.candidates = axes.candidates();
     if (legal.cell_rule != Legal::none) {
+        const std::size_t product = axes.cp_kinds.size() * axes.ep.size() * axes.etp.size() *
+                                    axes.shardings.size() * axes.schedules.size() *
+                                    axes.micro_batches.size() * axes.again.size() *
+                                    axes.tiers.size();
+        out.candidates = static_cast<std::int64_t>(product);
         out.refused[legal.cell_rule] = out.candidates;
         return out;
     }
-    // Candidates that no rule before `rule` refuses: a product over the groups.
+    // Candidates that no rule before `rule` refuses, in one rank order: a product over the groups.
     const auto left_before = [&](std::size_t rule) {
         std::int64_t product = 1;
         for (std::size_t g = 1; g < groups_of_rules; ++g) {
@@ -276,13 +144,15 @@ SpaceCounts Space::count(const Cell& cell) const {
         }
         return product;
     };
-    std::int64_t left = out.candidates;
+    std::int64_t left = left_before(0);
     for (std::size_t rule = 0; rule < rules; ++rule) {
         const std::int64_t next = left_before(rule + 1);
         out.refused[rule] = left - next;
+        out.candidates += left - next;
         left = next;
     }
-    out.legal = left;
+    out.legal = legal.count();
+    out.candidates += out.legal;
     return out;
 }
 
@@ -295,26 +165,45 @@ SpaceCounts Space::count() const {
     return out;
 }
 
-bool Space::visit_rows(const Cell& cell, const RowVisitor& visitor) const {
+bool Space::visit_blocks(const Cell& cell, const BlockVisitor& visitor) const {
     const Axes axes = axes_of(cell);
     const Legal legal = legal_of(axes);
-    if (legal.cell_rule != Legal::none) {
+    if (legal.cell_rule != Legal::none || legal.again.empty() || legal.tiers.empty()) {
         return true;
     }
-    Layout layout = axes.base;
-    for (const auto& [ep, etp] : legal.experts) {
-        layout.ep = ep;
-        layout.etp = etp;
-        for (const Shard shard : legal.shards) {
-            layout.shard = shard;
-            for (const Legal::Passes& passes : legal.passes) {
-                layout.chunks = passes.chunks;
-                layout.schedule = passes.schedule;
-                layout.micro_batch = static_cast<std::uint32_t>(passes.micro_batches.front());
-                for (const std::uint32_t recompute : legal.recompute) {
-                    layout.recompute = recompute;
-                    if (!visitor({layout, passes.micro_batches})) {
-                        return false;
+    // Where node groups differ, the order decides which stage lies on which.
+    const bool apart = scenario_.cluster.node_groups.size() > 1;
+    Block block;
+    block.layout = axes.base;
+    block.again = legal.again;
+    block.tiers = legal.tiers;
+    block.longest_stage = axes.longest_stage;
+    const auto show = [&](std::span<const std::uint8_t> orders) {
+        block.orders = orders;
+        block.layout.order = orders.front();
+        return visitor(block);
+    };
+    for (const sim::CpKind kind : legal.cp_kinds) {
+        block.layout.cp_kind = kind;
+        for (std::size_t e = 0; e < legal.experts.size(); ++e) {
+            std::tie(block.layout.ep, block.layout.etp) = legal.experts[e];
+            for (std::size_t s = 0; s < legal.shardings.size(); ++s) {
+                const Sharding& sharding = legal.shardings[s];
+                block.layout.shard = sharding.shard;
+                block.layout.shard_group = sharding.group;
+                block.layout.reshard = sharding.reshard;
+                const std::vector<std::uint8_t>& orders =
+                    legal.orders[e * legal.shardings.size() + s];
+                for (const Legal::Passes& passes : legal.passes) {
+                    block.layout.chunks = passes.chunks;
+                    block.layout.schedule = passes.schedule;
+                    block.micro_batches = passes.micro_batches;
+                    block.layout.micro_batch =
+                        static_cast<std::uint32_t>(passes.micro_batches.front());
+                    for (std::size_t o = 0; o < orders.size(); o += apart ? 1 : orders.size()) {
+                        if (!show(std::span(orders).subspan(o, apart ? 1 : orders.size()))) {
+                            return false;
+                        }
                     }
                 }
             }
@@ -323,23 +212,47 @@ bool Space::visit_rows(const Cell& cell, const RowVisitor& visitor) const {
     return true;
 }
 
-bool Space::visit(const Cell& cell, const LayoutVisitor& visitor, SpaceCounts& counts) const {
-    counts += count(cell);
-    return visit_rows(cell, [&](const Row& row) {
-        Layout layout = row.layout;
-        for (std::size_t i = 0; i < row.micro_batches.size(); ++i) {
-            layout.micro_batch = static_cast<std::uint32_t>(row.micro_batches[i]);
-            ++counts.visited;
-            const Visit wish = visitor(layout);
-            if (wish == Visit::stop) {
-                return false;
-            }
-            if (wish == Visit::skip_larger_micro_batches) {
-                counts.skipped += static_cast<std::int64_t>(row.micro_batches.size() - i - 1);
-                return true;
+namespace {
+
+/// The layouts of a block but for the micro-batch, in order. False: stop.
+template <class Show>
+bool for_each_row(const Block& block, Show show) {
+    for (const Again again : block.again) {
+        for (const sim::OffloadTier tier : block.tiers) {
+            for (const std::uint8_t order : block.orders) {
+                Layout layout = with_recompute(block.layout, again, 1);
+                layout = with_offload(layout, tier,
+                                      tier == sim::OffloadTier::none ? 0 : sim::offload_scale);
+                layout.order = order;
+                if (!show(layout)) {
+                    return false;
+                }
             }
         }
-        return true;
+    }
+    return true;
+}
+
+} // namespace
+
+bool Space::visit(const Cell& cell, const LayoutVisitor& visitor, SpaceCounts& counts) const {
+    counts += count(cell);
+    return visit_blocks(cell, [&](const Block& block) {
+        return for_each_row(block, [&](Layout layout) {
+            for (std::size_t i = 0; i < block.micro_batches.size(); ++i) {
+                layout.micro_batch = static_cast<std::uint32_t>(block.micro_batches[i]);
+                ++counts.visited;
+                const Visit wish = visitor(layout);
+                if (wish == Visit::stop) {
+                    return false;
+                }
+                if (wish == Visit::skip_larger_micro_batches) {
+                    counts.skipped += static_cast<std::int64_t>(block.micro_batches.size() - i - 1);
+                    return true;
+                }
+            }
+            return true;
+        });
     });
 }
 

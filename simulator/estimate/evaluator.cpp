@@ -104,12 +104,16 @@ MemoryHeadline headline(const PreparedScenario& prepared, const LayoutTables& ta
 
 /// Seconds of both passes of one micro-batch on a stage, without what depends on the layout beyond
 /// its units.
-double least_pass(const LayoutParts& parts, const StageShape& shape, Recompute recompute) {
+double least_pass(const LayoutParts& parts, const StageShape& shape, Recompute recompute,
+                  Evaluator::Links links) {
+    const auto pass = [&](const PassTime& time) {
+        return links == Evaluator::Links::own ? time.total() : time.compute();
+    };
     double seconds = 0.0;
     for (const UnitUse& use : shape.units) {
         const UnitTime& unit = parts.units[static_cast<std::size_t>(use.unit)];
-        const double forward = unit.forward.total();
-        seconds += use.count * (forward + unit.backward.total());
+        const double forward = pass(unit.forward);
+        seconds += use.count * (forward + pass(unit.backward));
         seconds += recompute == Recompute::full ? use.recomputed * forward : 0.0;
     }
     return seconds;
@@ -133,11 +137,11 @@ double least_share(const Layout& layout) {
 }
 
 double least_seconds(const LayoutParts& parts, const PlacedLayout& placed, const Layout& layout,
-                     Recompute recompute, std::int64_t micro_batches) {
+                     Recompute recompute, std::int64_t micro_batches, Evaluator::Links links) {
     double slowest = 0.0;
     double sum = 0.0;
     for (const auto& [first, count] : placed.distinct) {
-        const double pass = least_pass(parts, placed.shapes[first], recompute);
+        const double pass = least_pass(parts, placed.shapes[first], recompute, links);
         slowest = std::max(slowest, pass);
         sum += static_cast<double>(count) * pass;
     }
@@ -238,7 +242,8 @@ void Evaluator::add_time(const Layout& layout, Workspace& workspace, Score& scor
     score.money_per_million_tokens = p.money_per_million_tokens;
 }
 
-void Evaluator::add_least_time(const Layout& layout, Workspace& workspace, Score& score) const {
+void Evaluator::add_least_time(const Layout& layout, Workspace& workspace, Score& score,
+                               Links links) const {
     Workspace::Impl& cache = workspace.impl();
     cache.bind(prepared_.get());
     Priced p;
@@ -246,7 +251,7 @@ void Evaluator::add_least_time(const Layout& layout, Workspace& workspace, Score
     p.placed = &cached_placement(*prepared_, tables_, layout, cache);
     const double seconds =
         least_seconds(*p.parts, *p.placed, layout, tables_.recompute(layout.recompute).kind,
-                      micro_batches(prepared_->resolved, layout));
+                      micro_batches(prepared_->resolved, layout), links);
     add_money(*prepared_, seconds, p);
     score.step_time = Seconds(seconds);
     score.money_per_million_tokens = p.money_per_million_tokens;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -52,9 +53,13 @@ public:
     [[nodiscard]] Score score_memory(const Layout& layout, Workspace& workspace) const;
     /// Adds step time and money to a score of the same layout.
     void add_time(const Layout& layout, Workspace& workspace, Score& score) const;
+    /// Which communication a lower bound counts: that of units over the layout's own links, or
+    /// none, so that the bound holds in every rank order.
+    enum class Links : std::uint8_t { own, none };
     /// Adds lower bounds of step time and money in their place: the passes of every stage and the
     /// pipeline around them, without data parallelism, messages, optimizer and offloading.
-    void add_least_time(const Layout& layout, Workspace& workspace, Score& score) const;
+    void add_least_time(const Layout& layout, Workspace& workspace, Score& score,
+                        Links links = Links::own) const;
     /// All figures; `out` is overwritten, its memory is reused. The texts (`verdict_text`,
     /// `warnings`) are left empty: `annotate` writes them where somebody reads them.
     void evaluate(const Layout& layout, Workspace& workspace, Estimate& out) const;

@@ -89,11 +89,9 @@ std::uint32_t LayoutTables::intern(const StageMap& map) {
 }
 
 std::uint32_t LayoutTables::intern(const RecomputePlan& plan) {
-    RecomputePlan known = plan;
-    if (known.kind != Recompute::full) {
-        known.layers_per_stage = 0;
-    }
-    return intern_in<std::uint32_t>(recompute_plans_, known);
+    const auto kind = static_cast<std::uint32_t>(plan.kind);
+    return plan.kind == Recompute::full ? kind + static_cast<std::uint32_t>(plan.layers_per_stage)
+                                        : kind;
 }
 
 std::uint16_t LayoutTables::intern_stack(std::string_view name) {
@@ -105,9 +103,12 @@ const StageMap& LayoutTables::stage_map(std::uint32_t id) const {
     return stage_maps_[id];
 }
 
-RecomputePlan LayoutTables::recompute(std::uint32_t id) const {
-    assert(id < recompute_plans_.size());
-    return recompute_plans_[id];
+RecomputePlan LayoutTables::recompute(std::uint32_t id) {
+    constexpr auto full = static_cast<std::uint32_t>(Recompute::full);
+    if (id <= full) {
+        return {static_cast<Recompute>(id), 0};
+    }
+    return {Recompute::full, std::int64_t{id} - full};
 }
 
 const std::string& LayoutTables::stack(std::uint16_t id) const {
@@ -132,6 +133,23 @@ std::array<Dim, 5> order_of(std::uint8_t order) {
         }
     }
     return result;
+}
+
+std::string order_text(std::uint8_t order) {
+    std::string out;
+    for (const Dim dim : order_of(order)) {
+        out += (out.empty() ? "" : "-") + std::string(name_of(dim));
+    }
+    return out;
+}
+
+std::optional<std::uint8_t> order_named(std::string_view text) {
+    for (std::uint8_t order = 0; order < order_count; ++order) {
+        if (order_text(order) == text) {
+            return order;
+        }
+    }
+    return std::nullopt;
 }
 
 std::int64_t rank_count(const Layout& layout) {

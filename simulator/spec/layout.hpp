@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -90,7 +91,7 @@ struct Layout {
     std::uint32_t shard_group = 0; ///< ranks that share a sharded state; 0 = all of dp x cp
     std::uint32_t micro_batch = 1; ///< sequences per rank and pass
     std::uint32_t stage_map = 0;   ///< 0 = even
-    std::uint32_t recompute = 0;   ///< 0 none, 1 selective, 2 full, above: LayoutTables
+    std::uint32_t recompute = 0;   ///< 0 none, 1 selective, 2 full, 2 + k: full, k blocks per stage
     std::uint16_t tp = 1;
     std::uint16_t cp = 1;
     std::uint16_t pp = 1;
@@ -128,24 +129,29 @@ class LayoutTables {
 public:
     /// Id of a stage map; the even one of any length is 0 only if `layers` is empty.
     std::uint32_t intern(const StageMap& map);
-    std::uint32_t intern(const RecomputePlan& plan);
+    /// Id of a plan, by a fixed rule: no entry is made.
+    static std::uint32_t intern(const RecomputePlan& plan);
     /// Id of a stack name; the empty name is 0 and stands for the stack of the scenario.
     std::uint16_t intern_stack(std::string_view name);
     [[nodiscard]] const StageMap& stage_map(std::uint32_t id) const;
-    [[nodiscard]] RecomputePlan recompute(std::uint32_t id) const;
+    [[nodiscard]] static RecomputePlan recompute(std::uint32_t id);
     [[nodiscard]] const std::string& stack(std::uint16_t id) const;
 
     friend bool operator==(const LayoutTables&, const LayoutTables&) = default;
 
 private:
     std::vector<StageMap> stage_maps_ = {StageMap{}};
-    std::vector<RecomputePlan> recompute_plans_ = {
-        {Recompute::none, 0}, {Recompute::selective, 0}, {Recompute::full, 0}};
     std::vector<std::string> stacks_ = {std::string()};
 };
 
+/// Rank orders: the permutations of five dimensions.
+inline constexpr std::uint8_t order_count = 120;
 /// The dimensions from the innermost (neighbouring ranks) out.
 std::array<Dim, 5> order_of(std::uint8_t order);
+/// "tp-cp-ep-dp-pp".
+std::string order_text(std::uint8_t order);
+/// Index of an order by its text; nothing if it does not name each dimension once.
+std::optional<std::uint8_t> order_named(std::string_view text);
 
 /// Ranks of one model replica times dp: tp x cp x pp x dp.
 std::int64_t rank_count(const Layout& layout);

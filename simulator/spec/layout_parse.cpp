@@ -172,25 +172,12 @@ Status read_order(Reader& r, std::string_view rest) {
     if (Status taken = r.take("order"); !taken) {
         return taken;
     }
-    const std::vector<std::string_view> parts = split(rest, '-');
-    std::array<Dim, 5> wanted{};
-    bool legal = parts.size() == wanted.size();
-    for (std::size_t i = 0; legal && i < wanted.size(); ++i) {
-        const std::optional<Dim> dim = enum_from<Dim>(parts[i]);
-        legal = dim.has_value() &&
-                std::find(wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(i), *dim) ==
-                    wanted.begin() + static_cast<std::ptrdiff_t>(i);
-        wanted[i] = dim.value_or(Dim::tp);
-    }
-    if (!legal) {
+    const std::optional<std::uint8_t> order = order_named(rest);
+    if (!order) {
         return r.error("the order names each of tp, cp, ep, dp, pp once, neighbours first",
                        "write order=tp-cp-ep-dp-pp, or leave it out");
     }
-    for (std::uint8_t order = 0; order < 120; ++order) {
-        if (order_of(order) == wanted) {
-            r.out.layout.order = order;
-        }
-    }
+    r.out.layout.order = *order;
     return Done{};
 }
 

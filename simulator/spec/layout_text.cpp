@@ -91,7 +91,7 @@ std::string to_text(const Layout& layout, const LayoutTables& tables) {
         add(fmt::format("sched={}", name_of(layout.schedule)));
     }
     if (layout.order != 0) {
-        add("order=" + joined(order_of(layout.order), [](Dim dim) { return name_of(dim); }));
+        add("order=" + order_text(layout.order));
     }
     if (layout.stage_map != 0) {
         add("stages=" + joined(tables.stage_map(layout.stage_map).layers,

@@ -46,8 +46,23 @@ std::string unplannable(const ModelSpec& model) {
     return {};
 }
 
+/// Rank orders the stack can express. Their numbers are such that the smaller one keeps more of the
+/// default order.
+std::vector<std::uint8_t> orders_of(const StackProfile& stack) {
+    const std::vector<std::string>& named = stack.capabilities.rank_orders;
+    const bool any = contains(named, std::string(any_rank_order));
+    std::vector<std::uint8_t> out;
+    for (std::uint8_t order = 0; order < order_count; ++order) {
+        if (any || contains(named, order_text(order))) {
+            out.push_back(order);
+        }
+    }
+    return out;
+}
+
 LegalityFacts gather(const Scenario& scenario) {
     LegalityFacts facts;
+    facts.orders = orders_of(scenario.stack);
     facts.unplannable = unplannable(scenario.model);
     facts.devices = device_count(scenario.cluster);
     facts.vocab = scenario.model.embedding.vocab;

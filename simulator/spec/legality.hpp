@@ -25,6 +25,7 @@ struct LegalityFacts {
     std::int64_t vocab = 0;
     bool host_memory_known = false; ///< of every node group
     bool nvme_known = false;
+    std::vector<std::uint8_t> orders; ///< rank orders of the stack, the smallest number first
 };
 
 /// A layout beside everything that decides whether it may run.

@@ -135,6 +135,14 @@ void zero3_only_refuse(const Case& c, Refusal& r) {
     r.nearest = {"zero3", "leave " + term + " out"};
 }
 
+std::vector<std::string> orders_to_write(const std::vector<std::string>& orders) {
+    std::vector<std::string> out;
+    for (const std::string& order : orders) {
+        out.push_back(order == order_text(0) ? "leave order out" : "order=" + order);
+    }
+    return out;
+}
+
 std::int64_t longest_stage(const Case& c) {
     const std::int64_t pp = c.layout.pp;
     std::int64_t longest = (c.facts.layers + pp - 1) / pp;
@@ -279,6 +287,12 @@ constexpr LegalityRule table[] = {
      [](const Case&, Refusal& r) {
          r.rule = "offload needs both a fraction and a tier";
          r.nearest = {"off=opt:1.0:host", "leave off out"};
+     }},
+    {"stack-has-rank-order", "order",
+     [](const Case& c) { return !contains(c.facts.orders, c.layout.order); },
+     [](const Case& c, Refusal& r) {
+         say_cannot(c, r, "rank order " + order_text(c.layout.order),
+                    orders_to_write(can(c).rank_orders));
      }},
     {"offload-tier-exists", "off", tier_memory_broken,
      [](const Case& c, Refusal& r) {

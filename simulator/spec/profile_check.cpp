@@ -7,6 +7,7 @@
 
 #include "simulator/spec/cluster_check.hpp"
 #include "simulator/spec/constants.hpp"
+#include "simulator/units/in_quotes.hpp"
 
 namespace shardplan::sim {
 
@@ -115,6 +116,21 @@ bool is_storage_format(Dtype type) {
     return type == Dtype::fp32 || type == Dtype::bf16 || type == Dtype::fp16;
 }
 
+Status check_rank_orders(const Capabilities& can, const std::string& where) {
+    for (const std::string& order : can.rank_orders) {
+        if (order != any_rank_order && !order_named(order)) {
+            return problem(where + "/capabilities/rank_orders",
+                           in_quotes(order) + " does not name each of tp, cp, ep, dp, pp once",
+                           "write tp-cp-ep-dp-pp, neighbours first, or any");
+        }
+    }
+    if (can.rank_orders.empty()) {
+        return problem(where + "/capabilities/rank_orders",
+                       "the stack can lay out ranks in no order", "list at least tp-cp-ep-dp-pp");
+    }
+    return Done{};
+}
+
 } // namespace
 
 Status check_stack(const StackProfile& stack, std::string_view source) {
@@ -128,6 +144,9 @@ Status check_stack(const StackProfile& stack, std::string_view source) {
         return problem(where + "/default_shard",
                        std::string(name_of(stack.default_shard)) + " is not among its capabilities",
                        "add it to \"capabilities.shards\", or name one of those");
+    }
+    if (Status status = check_rank_orders(can, where); !status) {
+        return status;
     }
     if (Status status = check_attention(stack, where); !status) {
         return status;

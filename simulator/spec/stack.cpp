@@ -70,6 +70,10 @@ void describe(FieldVisitor& v, Capabilities& x) {
     field(v, {"recompute", "recomputation", "Kinds of recomputation it can run."}, x.recompute);
     field(v, {"offload_tiers", "offload tiers", "Where states can be kept off the device."},
           x.offload_tiers);
+    field(v,
+          {"rank_orders", "rank orders",
+           "Orders in which ranks can be laid out, neighbours first; any: every order."},
+          x.rank_orders);
     field(v, {"tensor_parallel", "tensor parallelism", "tp > 1 can run."}, x.tensor_parallel);
     field(v,
           {"sequence_parallel", "sequence parallelism",

@@ -102,6 +102,9 @@ bool writes_scores(AttentionImpl impl);
 /// flash-attention from 2.3 (sliding windows), cuDNN frontend (sliding window masks).
 bool skips_before_window(AttentionImpl impl);
 
+/// Among `Capabilities::rank_orders`: every order.
+inline constexpr std::string_view any_rank_order = "any";
+
 /// Which layouts a stack can express; both legality and exporters read it.
 struct Capabilities {
     std::vector<Shard> shards = {Shard::none};
@@ -109,6 +112,8 @@ struct Capabilities {
     std::vector<CpKind> cp_kinds;
     std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};
     std::vector<OffloadTier> offload_tiers = {OffloadTier::none};
+    /// Orders in which ranks can be laid out, as `order_text`; "any": every order.
+    std::vector<std::string> rank_orders = {"tp-cp-ep-dp-pp"};
     bool tensor_parallel = true;
     bool sequence_parallel = true;
     bool pipeline_parallel = true;

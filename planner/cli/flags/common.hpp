@@ -71,7 +71,8 @@ inline void add_scenario(CLI::App* app, ScenarioOptions& options, bool needed) {
     app->add_option("--job,-j", options.job, "job file or built-in name")
         ->type_name("J")
         ->group("What is given");
-    app->add_option("--stack,-s", options.stack, "software stack, as in megatron-core")
+    app->add_option("--stack,-s", options.stack,
+                    "software stack, as in megatron-core; plan takes several: a,b")
         ->type_name("S")
         ->group("What is given");
     app->add_option("--feature", options.features, "switch of the stack, as in fused-ce")
@@ -91,6 +92,17 @@ inline void add_scenario(CLI::App* app, ScenarioOptions& options, bool needed) {
     for (const JobFlag& flag : job_flags()) {
         const std::string name(flag.flag);
         const std::string path(flag.path);
+        constexpr const char* group = "The job (any other field: --set job.PATH=VALUE)";
+        if (flag.is_switch) {
+            app->add_flag_callback(
+                   name,
+                   [&options, name, path] {
+                       options.job_fields.push_back({name, path, "true"});
+                   },
+                   std::string(flag.doc))
+                ->group(group);
+            continue;
+        }
         app->add_option_function<std::string>(
                name,
                [&options, name, path](const std::string& value) {
@@ -98,7 +110,7 @@ inline void add_scenario(CLI::App* app, ScenarioOptions& options, bool needed) {
                },
                std::string(flag.doc))
             ->type_name("VALUE")
-            ->group("The job (any other field: --set job.PATH=VALUE)");
+            ->group(group);
     }
     add_sets(app, options.sets, "job.sequence.max=8192");
 }

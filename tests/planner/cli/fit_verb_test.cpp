@@ -54,7 +54,7 @@ TEST(FitVerb, AdaptersNeedFewerDevicesThanFullTraining) {
     const std::int64_t full = smallest(methods.at(0));
     const std::int64_t lora = smallest(methods.at(2));
     const std::int64_t qlora = smallest(methods.at(3));
-    EXPECT_GT(full, 8); // 70.6 G parameters x 16 B exceed a node of 8 x 80 GB
+    EXPECT_GE(full, 8); // with states on the host, 70.6 G parameters x 6 B exceed 4 x 80 GB
     EXPECT_LE(smallest(methods.at(1)), full);
     EXPECT_LT(lora, full);
     EXPECT_LE(qlora, lora);
@@ -148,6 +148,8 @@ TEST(FitVerb, IllegalLayoutAndBadLimitsAreRefused) {
 TEST(Fit, ClusterThatCannotGrowEndsTheSearch) {
     sim::Cluster cluster = test::dgx_h100(2);
     cluster.scalable = false;
+    cluster.node_groups.front().node.host.memory = sim::Bytes(0.0); // nothing can be offloaded
+    cluster.node_groups.front().node.host.nvme = sim::Bytes(0.0);
     const sim::Scenario base =
         test::scenario(test::gpt3_175b(), cluster, test::job(2048, 1536), test::generic_stack());
     const auto fit = smallest_machine("full", base, {}, {});

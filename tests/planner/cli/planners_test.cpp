@@ -89,6 +89,60 @@ TEST(PlanVerb, PlansOfTheJsonAreSortedByTheObjective) {
     }
 }
 
+TEST(PlanVerb, SeveralStacksAreRankedTogetherAndTheWinnerIsExplained) {
+    ScenarioOptions given = small_scenario();
+    given.stack = "pytorch-fsdp2,megatron-core";
+    const Answer answer = run_verb(run_plan, PlanOptions{given, 3, "", ""}, {.json = true});
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    const sim::JsonValue json = parsed(answer.out);
+    const sim::JsonValue plans = *json.find("plans");
+    ASSERT_EQ(plans.size(), 3U);
+    double before = 0.0;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+        const sim::JsonValue estimate = *plans.at(i).find("estimate");
+        const std::string stack = *plans.at(i).find("stack")->as_string();
+        EXPECT_TRUE(estimate.find("layout")->as_string()->ends_with(",stack=" + stack));
+        const double step = *estimate.find("step_time_s")->find("value")->as_double();
+        EXPECT_GE(step, before);
+        before = step;
+    }
+    EXPECT_EQ(*json.find("stack")->find("name")->as_string(),
+              *plans.at(0).find("stack")->as_string());
+    EXPECT_EQ(json.find("stacks")->size(), 2U);
+
+    const Answer text = run_verb(run_plan, PlanOptions{given, 3, "", ""});
+    EXPECT_NE(text.out.find("Against the best of each other stack"), std::string::npos);
+    EXPECT_NE(text.out.find(" more "), std::string::npos);
+    given.stack = "megatron-core,megatrno";
+    EXPECT_EQ(run_verb(run_plan, PlanOptions{given, 3, "", ""}).code, 2);
+}
+
+TEST(PlanVerb, ExampleOfARefusalKeepsToWhatTheJobInsistsOn) {
+    ScenarioOptions given = small_scenario();
+    given.job_fields = {{"--tp", "constraints.tp", "3"}};
+    const Answer answer = run_verb(run_plan, PlanOptions{given, 3, "", ""});
+    EXPECT_EQ(answer.code, 1);
+    EXPECT_NE(answer.out.find("tp 3 does not divide 32 attention heads"), std::string::npos)
+        << answer.out;
+    EXPECT_EQ(answer.out.find("nearest legal: tp3"), std::string::npos) << answer.out;
+}
+
+TEST(PlanVerb, NodesMayIdleWhereTheJobAllowsIt) {
+    ScenarioOptions given = small_scenario();
+    given.job_fields = {{"--global-batch", "global_batch.sequences", "64"}};
+    const auto legal = [&] {
+        const Answer answer = run_verb(run_plan, PlanOptions{given, 1, "", ""}, {.json = true});
+        EXPECT_EQ(answer.code, 0) << answer.err;
+        return *parsed(answer.out).find("counts")->find("legal")->as_int();
+    };
+    const std::int64_t of_all = legal();
+    given.gpus = 8;
+    const std::int64_t of_one_node = legal();
+    given.gpus = 16;
+    given.job_fields.push_back({"--idle", "constraints.idle_devices", "true"});
+    EXPECT_EQ(legal(), of_all + of_one_node);
+}
+
 TEST(PlanVerb, NothingFitsIsANoWithTheTermInTheWay) {
     ScenarioOptions scenario = small_scenario();
     scenario.model = "llama-3.1-405b";

@@ -29,9 +29,17 @@ struct Case {
     }
 };
 
+sim::Scenario without_host_memory(sim::Scenario given) {
+    for (sim::NodeGroup& group : given.cluster.node_groups) {
+        group.node.host.memory = sim::Bytes(0.0);
+        group.node.host.nvme = sim::Bytes(0.0);
+    }
+    return given;
+}
+
 // 70 billion parameters in 16 bytes are 1.1 TB; a node has 0.64 TB.
 TEST(Remedies, OfStatesTooLargeForANodeAreNodesOptimizerOrAdapters) {
-    const Case big(scenario(llama_3_70b(), dgx_h100(1), job(4096, 32)));
+    const Case big(without_host_memory(scenario(llama_3_70b(), dgx_h100(1), job(4096, 32))));
     ASSERT_EQ(big.found.counts.fits + big.found.counts.borderline, 0);
     const Remedy* nodes = big.with("--gpus ");
     ASSERT_NE(nodes, nullptr);
@@ -65,7 +73,7 @@ TEST(Remedies, OfAConstraintIsLiftingItAndItsPriceIsWhatItCosts) {
     EXPECT_LT(shorter->price, 0.0); // shorter attention, fewer seconds for a token
 }
 
-TEST(Remedies, OffloadsNoMoreThanItMust) {
+TEST(Remedies, NameAStackThatOffloadsWhereThisOneDoesNot) {
     sim::Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(4096, 32));
     given.job.constraints.tp = {1};
     given.job.constraints.pp = {1};
@@ -74,19 +82,20 @@ TEST(Remedies, OffloadsNoMoreThanItMust) {
     for (sim::NodeGroup& group : given.cluster.node_groups) {
         group.node.host.memory = sim::Bytes(2e12);
     }
-    const Case plain(given);
-    ASSERT_EQ(plain.found.counts.fits + plain.found.counts.borderline, 0);
-    const Remedy* offload = plain.with("--layout ");
-    ASSERT_NE(offload, nullptr);
-    sim::LayoutTables tables;
-    const auto parsed = sim::parse_layout(offload->layout, "test", tables);
-    ASSERT_TRUE(parsed);
-    sim::Layout layout = parsed->layout;
-    sim::Workspace workspace;
-    EXPECT_LT(layout.offload_optimizer, 1000);
-    EXPECT_EQ(plain.evaluator.score(layout, workspace).verdict, sim::Verdict::fits);
-    layout.offload_optimizer -= 1;
-    EXPECT_NE(plain.evaluator.score(layout, workspace).verdict, sim::Verdict::fits);
+    const auto offloads = [](const Case& some) {
+        return std::any_of(some.remedies.begin(), some.remedies.end(), [](const Remedy& remedy) {
+            return remedy.change.starts_with("optimizer states in host memory") &&
+                   remedy.layout.find("off=opt:") != std::string::npos;
+        });
+    };
+    const Case able(given);
+    EXPECT_GT(able.found.counts.fits, 0);
+    EXPECT_FALSE(offloads(able));
+    given.stack.capabilities.offload_tiers = {sim::OffloadTier::none};
+    const Case unable(given);
+    ASSERT_EQ(unable.found.counts.fits, 0);
+    EXPECT_TRUE(offloads(unable));
+    EXPECT_FALSE(offloads(Case(without_host_memory(given))));
 }
 
 } // namespace

@@ -177,6 +177,51 @@ TEST(Search, FoldsPlansThatDifferInChunksOrRecomputationOnly) {
     EXPECT_EQ(plans[2].layout.chunks, 1);
 }
 
+TEST(Search, FoldsALayoutInASlowerRankOrderHoweverSlow) {
+    const auto of = [](std::uint8_t order, double seconds) {
+        Plan plan;
+        plan.layout.pp = 4;
+        plan.layout.order = order;
+        plan.score.step_time = Seconds(seconds);
+        plan.score.usable = Bytes(40.0);
+        return plan;
+    };
+    std::vector<Plan> plans = {of(1, 1.0), of(0, 1.5)};
+    EXPECT_EQ(fold(plans, sim::Objective::time), 1);
+    ASSERT_EQ(plans.size(), 1U);
+    EXPECT_EQ(plans[0].layout.order, 1);
+}
+
+/// No share less than what is found fits, and no number of blocks less beside it.
+TEST(Search, OffloadsAndRecomputesNoMoreThanItMust) {
+    sim::Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(4096, 32));
+    given.job.constraints.tp = {1};
+    given.job.constraints.pp = {1};
+    given.job.constraints.cp = {1};
+    given.stack.capabilities.shards = {sim::Shard::none};
+    for (sim::NodeGroup& group : given.cluster.node_groups) {
+        group.node.host.memory = Bytes(2e12);
+    }
+    const auto evaluator = sim::Evaluator::make(given);
+    const PlanSet found = plan(*evaluator, {});
+    ASSERT_GT(found.counts.fits, 0);
+    sim::Workspace workspace;
+    for (const Plan& one : found.plans) {
+        Layout layout = one.layout;
+        ASSERT_GT(layout.offload_optimizer, 0) << one.text;
+        layout.offload_optimizer =
+            static_cast<std::uint16_t>(layout.offload_optimizer - offload_step);
+        layout.offload_tier =
+            layout.offload_optimizer > 0 ? layout.offload_tier : sim::OffloadTier::none;
+        EXPECT_NE(evaluator->score(layout, workspace).verdict, one.score.verdict) << one.text;
+        if (one.layout.recompute > 3) {
+            layout = one.layout;
+            --layout.recompute;
+            EXPECT_NE(evaluator->score(layout, workspace).verdict, one.score.verdict) << one.text;
+        }
+    }
+}
+
 TEST(Search, FrontHoldsWhatNothingElseBeatsInTimeMemoryAndCost) {
     const sim::LayoutTables tables;
     Front front(tables);

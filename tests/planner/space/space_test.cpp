@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "simulator/estimate/evaluator.hpp"
 #include "tests/support/builders.hpp"
 
 namespace shardplan::plan {
@@ -81,58 +82,6 @@ TEST(Space, CountsInClosedFormWhatTheRulesSayOfEachLayout) {
     }
 }
 
-/// Every combination of small values of every field the space varies, filtered by the rules.
-std::set<std::string> by_brute_force(const sim::Scenario& given, const sim::Resolved& resolved) {
-    const sim::LayoutTables tables;
-    std::set<std::string> texts;
-    const std::int64_t devices = sim::device_count(given.cluster);
-    Layout l;
-    for (std::uint16_t tp = 1; tp <= devices; ++tp) {
-        for (std::uint16_t pp = 1; pp <= devices; ++pp) {
-            for (std::uint16_t cp = 1; cp <= devices; ++cp) {
-                for (std::uint32_t dp = 1; dp <= devices; ++dp) {
-                    if (std::int64_t{tp} * pp * cp * dp != devices) {
-                        continue;
-                    }
-                    for (std::uint32_t mb = 1; mb <= resolved.global_batch; ++mb) {
-                        for (std::uint32_t bits = 0; bits < 4U * 3U * 8U; ++bits) {
-                            l = Layout{};
-                            l.tp = tp;
-                            l.pp = pp;
-                            l.cp = cp;
-                            l.dp = dp;
-                            l.micro_batch = mb;
-                            l.sp = tp > 1;
-                            l.recompute = bits % 3U;
-                            l.shard = static_cast<sim::Shard>(bits / 3U % 4U);
-                            l.chunks = static_cast<std::uint16_t>(1U + bits / 12U);
-                            l.schedule = sim::default_schedule(l.chunks);
-                            const bool split_alone = dp * cp == 1 && l.shard != sim::Shard::none;
-                            if (!split_alone && sim::is_legal(given, resolved, l, tables)) {
-                                texts.insert(sim::to_text(l, tables));
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-    return texts;
-}
-
-TEST(Space, MissesNoLegalLayoutOfItsFields) {
-    sim::StackProfile stack = generic_stack();
-    stack.capabilities.uneven_stages = false;
-    const sim::Scenario given = scenario(small_model(8, 4, 2), dgx_h100(1), job(1024, 12), stack);
-    const auto resolved = sim::resolve(given);
-    const sim::LayoutTables tables;
-    std::set<std::string> texts;
-    for (const Layout& layout : walk(given, tables).layouts) {
-        texts.insert(sim::to_text(layout, tables));
-    }
-    EXPECT_EQ(texts, by_brute_force(given, resolved->values));
-}
-
 TEST(Space, KeepsToTheConstraintsOfTheJob) {
     sim::Scenario given = scenario(llama_3_8b(), dgx_h100(2), job(8192, 128));
     given.job.constraints.tp = {2, 4};
@@ -184,6 +133,86 @@ TEST(Space, StopsWhenAsked) {
     for_each_layout(given, resolved->values, {},
                     [&](const Layout&) { return ++seen == 5 ? Visit::stop : Visit::next; });
     EXPECT_EQ(seen, 5);
+}
+
+/// 64 devices in nodes of 8 below one switch: tp, pp and dp can each lie inside the nodes.
+TEST(Space, CountsRankOrdersWithEqualLinksOnce) {
+    sim::Scenario given = scenario(llama_3_8b(), dgx_h100(8), job(4096, 64));
+    const auto orders_of = [&](std::vector<std::string> named) {
+        given.stack.capabilities.rank_orders = std::move(named);
+        const auto resolved = sim::resolve(given);
+        const sim::LayoutTables tables;
+        const Space space(given, resolved->values, tables);
+        std::set<std::string> texts;
+        space.visit_blocks({8, 2, 1, 4}, [&](const Block& block) {
+            for (const std::uint8_t order : block.orders) {
+                texts.insert(sim::order_text(order));
+            }
+            return true;
+        });
+        return texts;
+    };
+    EXPECT_EQ(orders_of({"tp-cp-ep-dp-pp"}), (std::set<std::string>{"tp-cp-ep-dp-pp"}));
+    const std::set<std::string> any = orders_of({"any"});
+    EXPECT_TRUE(any.contains("tp-cp-ep-dp-pp"));
+    EXPECT_TRUE(any.contains("cp-ep-dp-tp-pp")); // dp inside a node, tp over two
+    // tp fills a node, so that what follows lies outside in any order: one class
+    EXPECT_FALSE(any.contains("tp-cp-ep-pp-dp"));
+    EXPECT_LT(any.size(), 7U);
+}
+
+TEST(Space, ShardGroupsStayInsideANode) {
+    sim::Scenario given = scenario(llama_3_8b(), dgx_h100(2), job(4096, 64));
+    std::set<std::pair<int, std::uint32_t>> seen; // tp, group
+    for (const Layout& layout : walk(given).layouts) {
+        if (layout.pp == 1 && layout.cp == 1) {
+            seen.emplace(layout.tp, layout.shard_group);
+        }
+    }
+    EXPECT_TRUE(seen.contains({1, 8U}));
+    EXPECT_TRUE(seen.contains({2, 4U}));
+    EXPECT_FALSE(seen.contains({2, 8U})); // all of dp
+    EXPECT_FALSE(seen.contains({4, 4U}));
+    EXPECT_TRUE(seen.contains({8, 0U}));
+    EXPECT_FALSE(seen.contains({8, 2U}));
+}
+
+/// Under FSDP both keep whole parameters from the forward to the backward pass.
+TEST(Space, LeavesOutZero3ThatStaysGatheredWhereZero2IsTheSame) {
+    sim::Scenario given = scenario(llama_3_8b(), dgx_h100(2), job(4096, 64));
+    given.stack.capabilities.fully_sharded = true;
+    const auto stays = [&] {
+        const Walk seen = walk(given);
+        return std::count_if(seen.layouts.begin(), seen.layouts.end(),
+                             [](const Layout& layout) { return !layout.reshard; });
+    };
+    EXPECT_EQ(stays(), 0);
+    const auto evaluator = sim::Evaluator::make(given);
+    sim::Workspace workspace;
+    Layout zero2;
+    zero2.dp = 16;
+    zero2.shard = sim::Shard::optimizer_gradients;
+    Layout zero3 = zero2;
+    zero3.shard = sim::Shard::all;
+    zero3.reshard = false;
+    EXPECT_EQ(evaluator->score(zero2, workspace), evaluator->score(zero3, workspace));
+    std::erase(given.stack.capabilities.shards, sim::Shard::optimizer_gradients);
+    EXPECT_GT(stays(), 0);
+}
+
+TEST(Space, TakesEveryScheduleOfTheStackWithItsChunks) {
+    sim::Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(4096, 64));
+    given.stack.capabilities.schedules = {sim::ScheduleKind::gpipe, sim::ScheduleKind::zb_h1,
+                                          sim::ScheduleKind::zb_v};
+    std::set<std::pair<sim::ScheduleKind, int>> seen;
+    for (const Layout& layout : walk(given).layouts) {
+        if (layout.pp > 1) {
+            seen.emplace(layout.schedule, layout.chunks);
+        }
+    }
+    EXPECT_EQ(seen, (std::set<std::pair<sim::ScheduleKind, int>>{{sim::ScheduleKind::gpipe, 1},
+                                                                 {sim::ScheduleKind::zb_h1, 1},
+                                                                 {sim::ScheduleKind::zb_v, 2}}));
 }
 
 TEST(Space, ListsDivisorsInOrder) {

@@ -204,6 +204,16 @@ TEST(JobCheck, RefusesContradictions) {
     EXPECT_EQ(where_of(check_job(job, "f")), "f: /precision/gradients");
 }
 
+TEST(Stacks, RankOrdersNameEachDimensionOnce) {
+    StackProfile stack = shardplan::test::generic_stack();
+    stack.capabilities.rank_orders = {"tp-cp-ep-dp-pp", "any"};
+    EXPECT_NE(where_of(check_stack(stack, "f")), "f: /capabilities/rank_orders");
+    stack.capabilities.rank_orders = {"tp-cp-ep-dp-dp"};
+    EXPECT_EQ(where_of(check_stack(stack, "f")), "f: /capabilities/rank_orders");
+    stack.capabilities.rank_orders.clear();
+    EXPECT_EQ(where_of(check_stack(stack, "f")), "f: /capabilities/rank_orders");
+}
+
 TEST(StackCheck, RefusesConstantsThatAreNotStatedOrOutOfRange) {
     StackProfile stack = load_stack("generic").value();
     ASSERT_EQ(where_of(check_stack(stack, "f")), "fine");
