@@ -62,6 +62,20 @@ void add_sets(CLI::App* app, std::vector<std::string>& sets, const std::string& 
         ->take_all();
 }
 
+/// What an imported cluster file may lack.
+void add_import(CLI::App* app, ImportOptions& options) {
+    const char* group = "With topology prints, NCCL, Slurm and Kubernetes files as the cluster";
+    app->add_option("--device", options.device, "what the devices are")
+        ->type_name("D")
+        ->group(group);
+    app->add_option("--node", options.node, "cluster whose node fills in what the file lacks")
+        ->type_name("C")
+        ->group(group);
+    app->add_option("--nodes", options.nodes, "nodes that exist, as in node-[1-9]")
+        ->type_name("LIST")
+        ->group(group);
+}
+
 /// Flags of everything a scenario is made of. `needed`: model and cluster must be given.
 void add_scenario(CLI::App* app, ScenarioOptions& options, bool needed) {
     app->add_option("--model,-m", options.model, "model config, model file or built-in name")
@@ -95,6 +109,7 @@ void add_scenario(CLI::App* app, ScenarioOptions& options, bool needed) {
     app->add_option("--device-bandwidth", options.device_bandwidth,
                     "its memory bandwidth, as in \"1008 GB/s\"")
         ->group("What is given");
+    add_import(app, options.import);
     for (const JobFlag& flag : job_flags()) {
         const std::string name(flag.flag);
         const std::string path(flag.path);
@@ -154,11 +169,13 @@ void add_readers(CLI::App& app, Everything& all) {
     CLI::App* cluster = add_verb(
         app, all, "cluster", "what a cluster file or name says",
         "  shardplan cluster dgx-h100 --gpus 512\n"
-        "  shardplan cluster my-cluster.json --json\n"
+        "  shardplan cluster topo.txt --device H100-SXM-80GB\n"
+        "  shardplan cluster topology.conf --node dgx-h100 --nodes \"node-[1-9]\"\n"
         "  shardplan cluster dgx-h100 --set \"cluster.fabric.levels[0].oversubscription=2\"\n");
     cluster->add_option("cluster", all.cluster.cluster, "cluster file or built-in name")
         ->required();
     cluster->add_option("--gpus,-g", all.cluster.gpus, "devices to use")->type_name("N");
+    add_import(cluster, all.cluster.import);
     add_sets(cluster, all.cluster.sets, "cluster.fabric.rails=false");
     cluster->callback([&all] {
         all.verb = [&all](const Console& console) { return run_cluster(all.cluster, console); };
