@@ -107,12 +107,11 @@ std::vector<std::string> candidates(const NodeView& view, const std::vector<Devi
 
 Error ask_for_device(const ForeignCluster& file, const ImportHelp& help) {
     const auto fitting = candidates(*file.node, help.catalogue);
-    return Error{
-        ErrorCode::bad_input, file.source,
-        "it is " + file.format + ", which does not say what the devices are",
-        "add --device NAME" + (fitting.empty()
-                                   ? std::string(" (`shardplan list devices` shows all)")
-                                   : "; with such links there are " + text::listed(fitting, 12))};
+    return Error{ErrorCode::bad_input, file.source,
+                 "it is " + file.format + ", which does not say what the devices are",
+                 "add --device NAME" + (fitting.empty()
+                                            ? std::string(" (`shardplan list devices` shows all)")
+                                            : "; these fit: " + text::listed(fitting, 12))};
 }
 
 /// "NVIDIA GeForce RTX 4090 D" against "NVIDIA GeForce RTX 4090": the same name with more behind.
@@ -280,15 +279,17 @@ void diagnose_products(ForeignCluster& file, const std::vector<Device>& catalogu
             const Device* relative = relative_of(gpu.product, catalogue);
             const bool modified =
                 relative != nullptr && differs_from_catalogue(gpu.memory, *relative);
-            file.find(modified ? "modified-device" : "unknown-device", gpu.line,
-                      gpu.name + " is " + in_quotes(gpu.product) +
-                          ", which is not in the catalogue" +
-                          (modified ? "; cards of that name are sold with " +
-                                          sim::to_text(relative->memory_label) + ", this one has " +
-                                          sim::to_text(gpu.memory) + ": a modified card"
-                                    : ""),
-                      "its memory is taken from the file; give its dense peak and its memory "
-                      "bandwidth: --device-peak, --device-bandwidth");
+            file.find(
+                modified ? "modified-device" : "unknown-device", gpu.line,
+                gpu.name + " is " + in_quotes(gpu.product) + ", which is not in the catalogue" +
+                    (modified
+                         ? "; cards of that name are sold with " +
+                               sim::format_exact(relative->memory_label.value(),
+                                                 sim::Dimension::bytes) +
+                               ", this one has " + sim::to_text(gpu.memory) + ": a modified card"
+                         : ""),
+                "its memory is taken from the file; give its dense peak and its memory "
+                "bandwidth: --device-peak, --device-bandwidth");
         }
     }
 }
@@ -335,8 +336,8 @@ void settle_nics(sim::Cluster& cluster, std::vector<sim::Assumption>& assumption
     }
     assumptions.push_back(
         {"cluster.nics", "none used", "the file",
-         "it does not say how fast its " + text::counted(node.nics.count, "card") +
-             " are; for several nodes add --set \"cluster.node_groups[0].node.nics.per_nic."
+         "it does not give the speed of its " + text::counted(node.nics.count, "card") +
+             "; for several nodes add --set \"cluster.node_groups[0].node.nics.per_nic."
              "physical=400 Gbit/s\" --set cluster.fabric.kind=infiniband, or --node CLUSTER"});
     node.nics.count = 0;
     std::set<std::string> gone;

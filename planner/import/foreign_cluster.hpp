@@ -40,6 +40,7 @@ struct NodePart {
     std::string product;    ///< "NVIDIA H100 80GB HBM3", "10de:2330", "mlx5_0"; empty: not known
     std::string bus_id;     ///< empty: not known
     std::int64_t numa = -1; ///< -1: not known
+    std::string cores;      ///< processors near it, as printed; empty: not known
     sim::Bytes memory;      ///< of a device; 0: not known
     sim::Bandwidth speed;   ///< of a card, one direction; 0: not known
     sim::Bandwidth pcie;    ///< of its slot, one direction; 0: not known

@@ -97,8 +97,10 @@ PcieTree pcie_tree(const NodeView& view) {
             if (is_near(kind)) {
                 groups.join(a, b);
             }
-            const std::int64_t numa = view.part(a).numa;
-            const bool same_numa = numa >= 0 && numa == view.part(b).numa;
+            const NodePart& one = view.part(a);
+            const NodePart& other = view.part(b);
+            const bool same_numa = one.numa >= 0 ? one.numa == other.numa
+                                                 : !one.cores.empty() && one.cores == other.cores;
             if (is_near(kind) || kind == PathKind::phb || kind == PathKind::node || same_numa) {
                 sockets.join(a, b);
             }

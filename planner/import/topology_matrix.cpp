@@ -31,6 +31,7 @@ struct Row {
     std::string name;
     std::vector<Path> cells;
     std::int64_t numa = -1;
+    std::string cores;
     std::int64_t line = 0;
 };
 
@@ -211,7 +212,7 @@ private:
                 row.cells.push_back(*code);
             }
             if (any && !rest.empty()) { // "SYS0-55": the affinity grew onto the last cell
-                row.numa = affinity(rest, fields, field + 1);
+                read_affinity(row, rest, fields, field + 1);
                 break;
             }
             if (!any) {
@@ -228,19 +229,20 @@ private:
                                     "cell") +
                           " at the end of row " + in_quotes(row.name));
             row.cells.resize(columns_.size());
-        } else if (field < fields.size() && row.numa < 0) {
-            row.numa = affinity(fields[field], fields, field + 1);
+        } else if (field < fields.size() && row.cores.empty()) {
+            read_affinity(row, fields[field], fields, field + 1);
         }
     }
 
-    /// The NUMA node: what follows the list of cores.
-    [[nodiscard]] std::int64_t affinity(std::string_view /*cores*/,
-                                        const std::vector<std::string_view>& fields,
-                                        std::size_t next) const {
-        if (!numa_ || next >= fields.size()) {
-            return -1;
+    /// What follows the cells: processors, then the NUMA node.
+    void read_affinity(Row& row, std::string_view cores,
+                       const std::vector<std::string_view>& fields, std::size_t next) const {
+        if (!cores.empty() && cores.front() >= '0' && cores.front() <= '9') {
+            row.cores = cores;
         }
-        return text::leading_whole(fields[next]).value_or(-1);
+        if (numa_ && next < fields.size()) {
+            row.numa = text::leading_whole(fields[next]).value_or(-1);
+        }
     }
 
     void lose_cell(const Row& row, std::int64_t number, std::string_view cell) {
@@ -276,6 +278,7 @@ private:
         const auto row = row_of_.find(name);
         if (row != row_of_.end()) {
             part.numa = rows_[row->second].numa;
+            part.cores = rows_[row->second].cores;
             part.line = rows_[row->second].line;
         } else {
             out_.lose(0, "row " + in_quotes(name) + ", which is not there; read from its column");
