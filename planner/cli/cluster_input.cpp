@@ -3,9 +3,7 @@
 #include <system_error>
 
 #include "planner/cli/inputs.hpp"
-#include "planner/import/fabric_view.hpp"
 #include "planner/import/import_text.hpp"
-#include "planner/import/node_view.hpp"
 #include "planner/import/recognise.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "simulator/io/file.hpp"
@@ -67,8 +65,8 @@ bool wants_several(const sim::Cluster& cluster, const ClusterOptions& options) {
 
 } // namespace
 
-sim::Result<std::optional<ForeignCluster>> foreign_from(const ClusterOptions& options) {
-    using Found = std::optional<ForeignCluster>;
+sim::Result<std::optional<ForeignInput>> foreign_from(const ClusterOptions& options) {
+    using Found = std::optional<ForeignInput>;
     if (!is_file(options.cluster)) {
         return Found{};
     }
@@ -84,31 +82,25 @@ sim::Result<std::optional<ForeignCluster>> foreign_from(const ClusterOptions& op
     if (!file) {
         return file.error();
     }
-    if (!options.import.nodes.empty()) {
-        const auto inventory = text::expand_hosts(options.import.nodes, "--nodes");
-        if (!inventory) {
-            return inventory.error();
-        }
-        compare_with_inventory(*file, *inventory);
-    }
-    const auto help = help_of(options);
+    auto help = help_of(options);
     if (!help) {
         return help.error();
     }
-    const auto device = device_of(*file, *help);
-    diagnose_products(*file, help->catalogue);
-    diagnose_node(*file, device ? &*device : nullptr);
-    diagnose_fabric(*file);
-    return Found{std::move(*file)};
+    std::optional<std::vector<std::string>> inventory;
+    if (!options.import.nodes.empty()) {
+        auto names = text::expand_hosts(options.import.nodes, "--nodes");
+        if (!names) {
+            return names.error();
+        }
+        inventory = std::move(*names);
+    }
+    diagnose(*file, *help, inventory ? &*inventory : nullptr);
+    return Found{ForeignInput{std::move(*file), std::move(*help)}};
 }
 
-sim::Result<ImportedCluster> import_cluster(const ForeignCluster& file,
+sim::Result<ImportedCluster> import_cluster(const ForeignInput& input,
                                             const ClusterOptions& options) {
-    const auto help = help_of(options);
-    if (!help) {
-        return help.error();
-    }
-    auto built = build_cluster(file, *help);
+    auto built = build_cluster(input.file, input.help);
     if (!built) {
         return built;
     }

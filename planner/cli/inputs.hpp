@@ -41,12 +41,17 @@ sim::Status apply_sets(T& value, std::string_view root, const std::vector<std::s
     return sim::Done{};
 }
 
+/// A file of a foreign format, and what the person adds to it.
+struct ForeignInput {
+    ForeignCluster file;
+    ImportHelp help;
+};
 /// A cluster argument that is a file of a foreign format, read and diagnosed; nothing for our own
 /// files and for names.
-sim::Result<std::optional<ForeignCluster>> foreign_from(const ClusterOptions& options);
+sim::Result<std::optional<ForeignInput>> foreign_from(const ClusterOptions& options);
 /// The cluster such a file stands for, with settings applied, checked and of the size asked for.
 /// Errors: those of build_cluster and check_cluster.
-sim::Result<ImportedCluster> import_cluster(const ForeignCluster& file,
+sim::Result<ImportedCluster> import_cluster(const ForeignInput& input,
                                             const ClusterOptions& options);
 /// A cluster by name or file. Products of a foreign file that nobody knows are among its devices,
 /// without the figures that the file lacks.

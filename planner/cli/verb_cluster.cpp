@@ -217,13 +217,9 @@ void print_text(const Console& console, const sim::Cluster& cluster,
 }
 
 /// A foreign file says what it says, whether or not a plan can be made of it.
-int show_foreign(const Console& console, const ClusterOptions& options,
-                 const ForeignCluster& file) {
-    const auto catalogue = sim::load_devices();
-    if (!catalogue) {
-        return fail(console, catalogue.error());
-    }
-    const auto built = import_cluster(file, options);
+int show_foreign(const Console& console, const ClusterOptions& options, const ForeignInput& input) {
+    const ForeignCluster& file = input.file;
+    const auto built = import_cluster(input, options);
     const bool asked = options.gpus || !options.sets.empty() || !options.import.device.empty() ||
                        !options.import.node.empty();
     if (!built && asked) { // the answer to what was asked for is that it cannot be had
@@ -235,7 +231,7 @@ int show_foreign(const Console& console, const ClusterOptions& options,
         write_foreign(json, file);
         if (built) {
             json.member("summary", sim::summary(built->cluster));
-            write_parts(json, built->cluster, known_groups(built->cluster, *catalogue),
+            write_parts(json, built->cluster, known_groups(built->cluster, input.help.catalogue),
                         built->assumptions);
         } else {
             json.begin_object("to_plan_with_it")
@@ -250,7 +246,7 @@ int show_foreign(const Console& console, const ClusterOptions& options,
     print_foreign(console, file);
     console.out << '\n';
     if (built) {
-        print_text(console, built->cluster, known_groups(built->cluster, *catalogue),
+        print_text(console, built->cluster, known_groups(built->cluster, input.help.catalogue),
                    built->assumptions);
     } else {
         console.out << "To plan with it: " << built.error().what << "; " << built.error().hint

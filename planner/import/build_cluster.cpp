@@ -114,19 +114,6 @@ Error ask_for_device(const ForeignCluster& file, const ImportHelp& help) {
                                             : "; these fit: " + text::listed(fitting, 12))};
 }
 
-/// "NVIDIA GeForce RTX 4090 D" against "NVIDIA GeForce RTX 4090": the same name with more behind.
-const Device* relative_of(const std::string& product, const std::vector<Device>& catalogue) {
-    for (const Device& device : catalogue) {
-        for (const std::string& alias : device.aliases) {
-            if (product.size() > alias.size() && product.starts_with(alias) &&
-                product[alias.size()] == ' ') {
-                return &device;
-            }
-        }
-    }
-    return nullptr;
-}
-
 /// What to plan with for a product: the catalogue's device, with the memory that the file names.
 struct Product {
     std::string name;
@@ -257,41 +244,6 @@ bool differs_from_catalogue(sim::Bytes memory, const Device& device) {
     constexpr double tolerance = 0.08;
     return memory.value() > 0.0 && (memory > device.memory_label * (1.0 + tolerance) ||
                                     memory < device.memory_visible * (1.0 - tolerance));
-}
-
-void diagnose_products(ForeignCluster& file, const std::vector<Device>& catalogue) {
-    if (!file.node) {
-        return;
-    }
-    for (const NodePart& gpu : file.node->gpus) {
-        if (gpu.product.empty()) {
-            continue;
-        }
-        const auto found = find_product(gpu.product, catalogue);
-        if (found && differs_from_catalogue(gpu.memory, found->value)) {
-            file.find("modified-device", gpu.line,
-                      gpu.name + " is called " + in_quotes(gpu.product) + ", but has " +
-                          sim::to_text(gpu.memory) + ", not " +
-                          sim::to_text(found->value.memory_visible) +
-                          ": a modified card, or a share of one",
-                      "its memory is taken from the file");
-        } else if (!found) {
-            const Device* relative = relative_of(gpu.product, catalogue);
-            const bool modified =
-                relative != nullptr && differs_from_catalogue(gpu.memory, *relative);
-            file.find(
-                modified ? "modified-device" : "unknown-device", gpu.line,
-                gpu.name + " is " + in_quotes(gpu.product) + ", which is not in the catalogue" +
-                    (modified
-                         ? "; cards of that name are sold with " +
-                               sim::format_exact(relative->memory_label.value(),
-                                                 sim::Dimension::bytes) +
-                               ", this one has " + sim::to_text(gpu.memory) + ": a modified card"
-                         : ""),
-                "its memory is taken from the file; give its dense peak and its memory "
-                "bandwidth: --device-peak, --device-bandwidth");
-        }
-    }
 }
 
 sim::Result<ImportedCluster> build_cluster(const ForeignCluster& file, const ImportHelp& help) {

@@ -34,9 +34,11 @@ struct ImportedCluster {
 /// The device that the file or the person names; nothing if neither does or nobody knows it.
 std::optional<sim::Device> device_of(const ForeignCluster& file, const ImportHelp& help);
 
-/// Adds what is odd about the devices of a file: products nobody knows, memory that is not that of
-/// the product.
-void diagnose_products(ForeignCluster& file, const std::vector<sim::Device>& catalogue);
+/// Adds to a file everything that is wrong with it and with the machine it describes: devices,
+/// links, cards, fabric. `inventory`: nodes that exist; nullptr: not told, so that nothing is said
+/// about nodes that do not.
+void diagnose(ForeignCluster& file, const ImportHelp& help,
+              const std::vector<std::string>* inventory);
 
 /// Errors: nothing to plan with (a log, an empty file); no device is named (`--device`, with those
 /// that fit); several products in one node; nodes without insides (`--node`).

@@ -161,7 +161,7 @@ sim::Result<sim::NodeTemplate> node_of_kind(const ForeignCluster& file, const Ki
                                             std::vector<sim::Assumption>& assumptions) {
     const sim::NodeTemplate* base = help.node ? &help.node->node_groups.front().node : nullptr;
     const std::string product = !help.device.empty() ? help.device : kind.product;
-    if (base != nullptr && product.empty()) {
+    if (base != nullptr && (product.empty() || kind.gpus < 1)) {
         sim::NodeTemplate node = *base;
         if (kind.gpus > 0 && kind.gpus != node.devices) {
             return Error{ErrorCode::bad_input, "--node",
