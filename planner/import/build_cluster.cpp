@@ -203,7 +203,10 @@ sim::Result<ImportedCluster> build_node(const ForeignCluster& file, const Import
         const auto found = sim::find_device(help.catalogue, name, "--device");
         return Error{ErrorCode::not_found, help.device.empty() ? file.source : "--device",
                      "no device " + in_quotes(name) + " is in the catalogue",
-                     found ? "" : found.error().hint};
+                     help.device.empty() ? "name it as the catalogue does, with --device NAME "
+                                           "(`shardplan list devices` shows all)"
+                     : found             ? ""
+                                         : found.error().hint};
     }
     sim::NodeGroup group;
     group.name = "node";

@@ -25,7 +25,8 @@ Bandwidth slot_of(const NodeView& view, const Device* device, const sim::NodeTem
             least = gpu.pcie;
         }
     }
-    if (least.value() > 0.0) {
+    // Files made for clouds state speeds that only keep NCCL on the right paths.
+    if (least.value() > 0.0 && (view.links_stated || device == nullptr)) {
         return least;
     }
     if (base != nullptr && base->host.pcie_per_device.physical.value() > 0.0) {
@@ -62,7 +63,7 @@ void take_board_links(sim::Scaleup& scaleup, const Device& device,
                            std::string(name_of(device.scaleup_kind)) + ", " +
                                sim::to_text(device.scaleup_per_direction) + " per device",
                            "what " + device.name + " has",
-                           "the file says nothing about links between devices"});
+                           "the file does not say how fast the links between devices are"});
 }
 
 void set_scaleup(sim::NodeTemplate& node, const NodeView& view, const LinkShape& shape,
@@ -88,6 +89,10 @@ void set_scaleup(sim::NodeTemplate& node, const NodeView& view, const LinkShape&
     const bool board_links = device != nullptr && device->scaleup_per_direction.value() > 0.0 &&
                              (device->scaleup_kind == ScaleupKind::nvswitch ||
                               device->scaleup_kind == ScaleupKind::xgmi_mesh);
+    if (whole && board_links) { // links are counted, but nobody says how fast one is
+        take_board_links(scaleup, *device, assumptions);
+        return;
+    }
     if (!shape.any && !view.links_stated && gpus > 1) {
         if (base != nullptr) {
             scaleup = base->scaleup;

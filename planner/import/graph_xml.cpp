@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <set>
 
-#include <pugixml.hpp>
-
 #include "planner/import/import_text.hpp"
 #include "planner/import/readers.hpp"
 #include "planner/import/xml.hpp"
@@ -37,18 +35,18 @@ struct Parts {
     std::set<std::int64_t> nics;
 };
 
-void read_channels(const pugi::xml_node& graph, Parts& parts) {
-    for (const pugi::xml_node channel : graph.children("channel")) {
-        for (const pugi::xml_node child : channel.children()) {
-            const auto dev = text::whole(child.attribute("dev").value());
+void read_channels(const XmlElement& graph, Parts& parts) {
+    for (const XmlElement& channel : graph.children) {
+        for (const XmlElement& child : channel.children) {
+            const auto dev = text::whole(child.attribute("dev"));
             if (!dev || *dev < 0) {
                 continue;
             }
             // In a domain of several hosts the top bits name the host.
             constexpr std::int64_t host_bit = std::int64_t{1} << 56;
-            if (std::string_view(child.name()) == "gpu" && parts.gpus.size() < 256) {
+            if (child.name == "gpu" && parts.gpus.size() < 256) {
                 parts.gpus.insert(*dev % host_bit);
-            } else if (std::string_view(child.name()) == "net" && parts.nics.size() < 256) {
+            } else if (child.name == "net" && parts.nics.size() < 256) {
                 parts.nics.insert(*dev % host_bit);
             }
         }
@@ -56,14 +54,14 @@ void read_channels(const pugi::xml_node& graph, Parts& parts) {
 }
 
 /// The bandwidth of all channels of a graph inside the node, GB/s; 0 if it says none.
-double read_graph(const pugi::xml_node& graph, ForeignCluster& out, std::int64_t line) {
-    const auto channels = text::whole(graph.attribute("nchannels").value());
-    const auto intra = text::decimal(graph.attribute("speedintra").value());
-    const auto inter = text::decimal(graph.attribute("speedinter").value());
-    const std::string name = pattern_name(graph.attribute("pattern").value());
+double read_graph(const XmlElement& graph, ForeignCluster& out) {
+    const auto channels = text::whole(graph.attribute("nchannels"));
+    const auto intra = text::decimal(graph.attribute("speedintra"));
+    const auto inter = text::decimal(graph.attribute("speedinter"));
+    const std::string name = pattern_name(graph.attribute("pattern"));
     if (!channels || !intra || *channels < 0 || *channels > most_channels || *intra < 0.0 ||
         *intra > most_speed) {
-        out.lose(line, "the channels or the speed of the graph for " + name);
+        out.lose(graph.line, "the channels or the speed of the graph for " + name);
         return 0.0;
     }
     if (*channels == 0) {
@@ -72,13 +70,13 @@ double read_graph(const pugi::xml_node& graph, ForeignCluster& out, std::int64_t
     const double total = static_cast<double>(*channels) * *intra;
     std::string value = text::counted(*channels, "channel") + " of " +
                         sim::to_text(sim::Bandwidth(*intra * 1e9)) + " in the node (" +
-                        graph.attribute("typeintra").value() + ")";
+                        std::string(graph.attribute("typeintra")) + ")";
     if (inter && *inter > 0.0 && *inter < most_speed) {
         value += ", " + sim::to_text(sim::Bandwidth(*inter * 1e9)) + " between nodes (" +
-                 graph.attribute("typeinter").value() + ")";
+                 std::string(graph.attribute("typeinter")) + ")";
     }
     out.facts.push_back({name, value});
-    return graph.attribute("pattern").value() == std::string_view("4") ? total : 0.0;
+    return graph.attribute("pattern") == "4" ? total : 0.0;
 }
 
 } // namespace
@@ -92,9 +90,9 @@ sim::Result<ForeignCluster> graph_xml(std::string_view text, std::string_view so
     }
     Parts parts;
     double ring = 0.0;
-    for (const pugi::xml_node graph : xml.root.children("graph")) {
+    for (const XmlElement& graph : xml.root.children) {
         read_channels(graph, parts);
-        ring = std::max(ring, read_graph(graph, out, xml.line_of(graph)));
+        ring = std::max(ring, read_graph(graph, out));
     }
     if (parts.gpus.empty()) {
         return Error{ErrorCode::bad_input, std::string(source),

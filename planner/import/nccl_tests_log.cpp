@@ -4,7 +4,7 @@
 #include <set>
 
 #include "planner/import/import_text.hpp"
-#include "planner/import/nccl_tests_row.hpp"
+#include "planner/import/log_row.hpp"
 #include "planner/import/readers.hpp"
 #include "simulator/units/in_quotes.hpp"
 #include "simulator/units/text.hpp"

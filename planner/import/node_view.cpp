@@ -45,6 +45,8 @@ std::string driver_of(const std::string& product) {
     return text::lower(stem);
 }
 
+bool is_bond(const NodePart& nic) { return text::holds(text::lower(nic.product), "bond"); }
+
 bool any_near_gpu(const NodeView& view, std::size_t nic) {
     for (std::size_t gpu = 0; gpu < view.gpus.size(); ++gpu) {
         if (is_near(view.path(gpu, view.gpus.size() + nic).kind)) {
@@ -59,10 +61,16 @@ bool any_near_gpu(const NodeView& view, std::size_t nic) {
 void set_cards_aside(NodeView& view) {
     std::map<std::string, int> by_driver;
     for (NodePart& nic : view.nics) {
-        if (text::holds(text::lower(nic.product), "bond")) {
-            nic.aside = "a bond: management or storage";
-        } else {
+        if (!is_bond(nic)) {
             ++by_driver[driver_of(nic.product)];
+        }
+    }
+    if (by_driver.empty()) { // a bond is all there is
+        return;
+    }
+    for (NodePart& nic : view.nics) {
+        if (is_bond(nic)) {
+            nic.aside = "a bond: management or storage";
         }
     }
     const auto usual =

@@ -36,7 +36,8 @@ std::string_view device_of_pci_id(std::string_view id) {
         {"10de:2230", "RTXA6000"},       {"10de:1e04", "RTX2080Ti"},
         {"10de:1e07", "RTX2080Ti"},      {"1002:7408", "MI250X"},
         {"1002:740c", "MI250X"},         {"1002:74a1", "MI300X"},
-        {"1002:74a5", "MI325X"},         {"1002:75a3", "MI355X"},
+        {"1002:74b5", "MI300X"},         {"1002:74a5", "MI325X"},
+        {"1002:75a3", "MI355X"},
     };
     for (const auto& [known, name] : table) {
         if (known == id) {

@@ -2,8 +2,6 @@
 #include <map>
 #include <set>
 
-#include <pugixml.hpp>
-
 #include "planner/import/import_text.hpp"
 #include "planner/import/node_view.hpp"
 #include "planner/import/pcie.hpp"
@@ -55,9 +53,8 @@ public:
         if (!xml.problem.empty()) {
             out_.lose(xml.problem_line, "what follows: " + xml.problem);
         }
-        xml_ = &xml;
-        for (const pugi::xml_node child : xml.root.children()) {
-            if (std::string_view(child.name()) == "cpu") {
+        for (const XmlElement& child : xml.root.children) {
+            if (child.name == "cpu") {
                 read_cpu(child);
             } else {
                 pass_over(child);
@@ -74,84 +71,83 @@ public:
     }
 
 private:
-    void pass_over(const pugi::xml_node& node) {
-        if (node.type() == pugi::node_element && passed_.insert(node.name()).second &&
-            passed_.size() < 32) {
-            out_.lose(xml_->line_of(node),
-                      "element <" + std::string(node.name()) + "> is not known and passed over");
+    void pass_over(const XmlElement& node) {
+        if (passed_.insert(node.name).second && passed_.size() < 32) {
+            out_.lose(node.line,
+                      "element <" + std::string(node.name) + "> is not known and passed over");
         }
     }
 
-    void read_cpu(const pugi::xml_node& node) {
-        const std::string host = node.attribute("host_hash").value();
+    void read_cpu(const XmlElement& node) {
+        const std::string host(node.attribute("host_hash"));
         if (hosts_.empty()) {
             first_host_ = host;
         } else if (hosts_.count(host) == 0) {
-            out_.lose(xml_->line_of(node),
-                      "the insides of a further host; the first one stands for all");
+            out_.lose(node.line, "the insides of a further host; the first one stands for all");
         }
         hosts_.insert(host);
         if (host != first_host_) {
             return;
         }
         ++cpus_;
-        const std::string_view vendor = node.attribute("vendor").value();
+        const std::string_view vendor = node.attribute("vendor");
         if (vendor.empty() && !vendor_noted_) {
             vendor_noted_ = true;
             out_.facts.push_back({"processor", "not in the file"});
         } else if (!vendor.empty() && !vendor_noted_) {
             vendor_noted_ = true;
             out_.facts.push_back(
-                {"processor", std::string(vendor) + " " + node.attribute("arch").value()});
+                {"processor", std::string(vendor) + " " + std::string(node.attribute("arch"))});
         }
-        numa_ = text::whole(node.attribute("numaid").value()).value_or(cpus_ - 1);
+        numa_ = text::whole(node.attribute("numaid")).value_or(cpus_ - 1);
         std::vector<int> way;
-        for (const pugi::xml_node child : node.children()) {
+        for (const XmlElement& child : node.children) {
             read_child(child, way, 0);
         }
     }
 
-    void read_child(const pugi::xml_node& node, std::vector<int>& way, int depth) {
-        const std::string_view name = node.name();
+    void read_child(const XmlElement& node, std::vector<int>& way, int depth) {
+        const std::string_view name = node.name;
         if (name == "pci" && depth < deepest) {
             read_pci(node, way, depth);
         } else if (name == "nic") {
-            read_nic(node, node, way);
+            read_nic(node, &node, way);
         } else {
             pass_over(node);
         }
     }
 
-    void read_pci(const pugi::xml_node& node, std::vector<int>& way, int depth) {
-        const std::string_view pci_class = node.attribute("class").value();
-        const pugi::xml_node gpu = node.child("gpu");
-        const pugi::xml_node nic = node.child("nic");
-        if (gpu || (!nic && (pci_class.starts_with("0x03") || pci_class.starts_with("0x12")))) {
-            read_gpu(node, gpu, way);
+    void read_pci(const XmlElement& node, std::vector<int>& way, int depth) {
+        const std::string_view pci_class = node.attribute("class");
+        const XmlElement* gpu = node.child("gpu");
+        const XmlElement* nic = node.child("nic");
+        if (gpu != nullptr ||
+            (nic == nullptr && (pci_class.starts_with("0x03") || pci_class.starts_with("0x12")))) {
+            static const XmlElement none;
+            read_gpu(node, gpu != nullptr ? *gpu : none, way);
             return;
         }
-        if (nic || pci_class.starts_with("0x02")) {
+        if (nic != nullptr || pci_class.starts_with("0x02")) {
             read_nic(node, nic, way);
             return;
         }
         way.insert(way.begin(), ++bridges_);
-        for (const pugi::xml_node child : node.children()) {
-            if (std::string_view(child.name()) != "pcilink") {
+        for (const XmlElement& child : node.children) {
+            if (child.name != "pcilink") {
                 read_child(child, way, depth + 1);
             }
         }
         way.erase(way.begin());
     }
 
-    Placed place(const pugi::xml_node& pci, const std::vector<int>& way) {
+    Placed place(const XmlElement& pci, const std::vector<int>& way) {
         Placed placed;
         placed.bridges = way;
         placed.cpu = cpus_;
         placed.part.numa = numa_;
-        placed.part.line = xml_->line_of(pci);
-        placed.part.bus_id = bus_id(pci.attribute("busid").value());
-        placed.part.pcie = pcie_bandwidth(pci.attribute("link_speed").value(),
-                                          pci.attribute("link_width").value());
+        placed.part.line = pci.line;
+        placed.part.bus_id = bus_id(pci.attribute("busid"));
+        placed.part.pcie = pcie_bandwidth(pci.attribute("link_speed"), pci.attribute("link_width"));
         return placed;
     }
 
@@ -166,66 +162,65 @@ private:
         return true;
     }
 
-    void read_gpu(const pugi::xml_node& pci, const pugi::xml_node& gpu,
-                  const std::vector<int>& way) {
+    void read_gpu(const XmlElement& pci, const XmlElement& gpu, const std::vector<int>& way) {
         Placed placed = place(pci, way);
         if (full(placed.part.line)) {
             return;
         }
-        const std::string vendor = text::lower(pci.attribute("vendor").value());
-        const std::string device = text::lower(pci.attribute("device").value());
+        const std::string vendor = text::lower(pci.attribute("vendor"));
+        const std::string device = text::lower(pci.attribute("device"));
         if (vendor.size() == 6 && device.size() == 6 && vendor != "0x0000") {
             placed.part.product = vendor.substr(2) + ":" + device.substr(2);
         }
-        const auto dev = text::whole(gpu.attribute("dev").value());
+        const auto dev = text::whole(gpu.attribute("dev"));
         const auto number = static_cast<std::int64_t>(gpus_.size());
         placed.part.name = "GPU" + std::to_string(dev && *dev >= 0 ? *dev : number);
         if (!names_.insert(placed.part.name).second) {
             placed.part.name += "-" + std::to_string(number);
             names_.insert(placed.part.name);
         }
-        with_element_ = with_element_ || gpu;
-        if (const auto sm = text::whole(gpu.attribute("sm").value());
-            sm && *sm >= 10 && !gpu.attribute("gcn")) {
+        with_element_ = with_element_ || !gpu.name.empty();
+        if (const auto sm = text::whole(gpu.attribute("sm")); sm && *sm >= 10 && !gpu.has("gcn")) {
             capability_ = std::to_string(*sm / 10) + "." + std::to_string(*sm % 10);
         }
-        if (const std::string_view mig = gpu.attribute("mig").value(); mig == "1") {
+        if (const std::string_view mig = gpu.attribute("mig"); mig == "1") {
             out_.find("mig", placed.part.line, placed.part.name + " is cut into MIG slices",
                       "slices cannot train together: switch MIG off, or plan for one slice");
         }
-        for (const pugi::xml_node child : gpu.children()) {
+        for (const XmlElement& child : gpu.children) {
             read_link(child, placed);
         }
         gpus_.push_back(std::move(placed));
     }
 
-    void read_link(const pugi::xml_node& link, Placed& placed) {
-        const std::string_view name = link.name();
+    void read_link(const XmlElement& link, Placed& placed) {
+        const std::string_view name = link.name;
         if (name != "nvlink" && name != "xgmi") {
             pass_over(link);
             return;
         }
-        const auto count = text::whole(link.attribute("count").value());
+        const auto count = text::whole(link.attribute("count"));
         if (!count || *count < 1 || *count > most_links) {
-            out_.lose(xml_->line_of(link), "a link of " + placed.part.name + " with a count of " +
-                                               in_quotes(link.attribute("count").value()));
+            out_.lose(link.line, "a link of " + placed.part.name + " with a count of " +
+                                     in_quotes(link.attribute("count")));
             return;
         }
         xgmi_ = xgmi_ || name == "xgmi";
-        const std::string_view target_class = link.attribute("tclass").value();
+        const std::string_view target_class = link.attribute("tclass");
         if (target_class.starts_with("0x0680")) {
             placed.switch_links = std::min(placed.switch_links + *count, most_links);
         } else {
-            std::int64_t& links = placed.links[bus_id(link.attribute("target").value())];
+            std::int64_t& links = placed.links[bus_id(link.attribute("target"))];
             links = std::min(links + *count, most_links);
         }
     }
 
-    void read_nic(const pugi::xml_node& pci, const pugi::xml_node& nic,
-                  const std::vector<int>& way) {
+    /// `nic`: nullptr where the file stops at the PCI device.
+    void read_nic(const XmlElement& pci, const XmlElement* nic, const std::vector<int>& way) {
         int found = 0;
-        for (const pugi::xml_node net : nic.children()) {
-            const std::string_view name = net.name();
+        const std::vector<XmlElement> none;
+        for (const XmlElement& net : nic != nullptr ? nic->children : none) {
+            const std::string_view name = net.name;
             if (name == "net") {
                 add_nic(pci, net, way);
                 ++found;
@@ -238,32 +233,28 @@ private:
         }
     }
 
-    void add_nic(const pugi::xml_node& pci, const pugi::xml_node& net,
-                 const std::vector<int>& way) {
+    void add_nic(const XmlElement& pci, const XmlElement& net, const std::vector<int>& way) {
         Placed placed = place(pci, way);
         if (full(placed.part.line)) {
             return;
         }
         placed.part.name = "NIC" + std::to_string(nics_.size());
-        placed.part.product = net.attribute("name").value();
-        if (const auto speed = text::decimal(net.attribute("speed").value());
-            speed && *speed > 0.0) {
+        placed.part.product = net.attribute("name");
+        if (const auto speed = text::decimal(net.attribute("speed")); speed && *speed > 0.0) {
             double mbits = *speed;
             if (mbits >= most_mbits) {
-                out_.lose(xml_->line_of(net),
-                          "the unit of speed \"" + std::string(net.attribute("speed").value()) +
-                              "\" of " + placed.part.product + ": read as kbit/s");
+                out_.lose(net.line, "the unit of speed \"" + std::string(net.attribute("speed")) +
+                                        "\" of " + placed.part.product + ": read as kbit/s");
                 mbits /= 1000.0;
             }
             if (mbits < most_mbits) {
                 placed.part.speed = sim::Bandwidth(mbits * 1e6 / 8.0);
             }
         }
-        if (const std::string_view gdr = net.attribute("gdr").value(); !gdr.empty()) {
+        if (const std::string_view gdr = net.attribute("gdr"); !gdr.empty()) {
             placed.part.gpudirect = gdr != "0";
         }
-        infiniband_ =
-            infiniband_ || std::string_view(pci.attribute("class").value()).starts_with("0x0207");
+        infiniband_ = infiniband_ || pci.attribute("class").starts_with("0x0207");
         nics_.push_back(std::move(placed));
     }
 
@@ -329,7 +320,6 @@ private:
     }
 
     ForeignCluster out_;
-    const Xml* xml_ = nullptr;
     std::vector<Placed> gpus_;
     std::vector<Placed> nics_;
     std::set<std::string> names_;

@@ -1,30 +1,35 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include <pugixml.hpp>
-
-/// XML as people paste it. Only for .cpp files of planner/import.
+/// XML as people paste it: elements and attributes, without text between them.
 namespace shardplan::plan {
 
+struct XmlElement {
+    std::string name; ///< empty: there is none
+    std::vector<std::pair<std::string, std::string>> attributes;
+    std::vector<XmlElement> children;
+    std::int64_t line = 0; ///< from 1
+
+    /// The value of an attribute; empty where it is absent.
+    [[nodiscard]] std::string_view attribute(std::string_view key) const;
+    [[nodiscard]] bool has(std::string_view key) const;
+    /// The first child of this name; nullptr: there is none.
+    [[nodiscard]] const XmlElement* child(std::string_view wanted) const;
+};
+
 struct Xml {
-    std::unique_ptr<pugi::xml_document> document;
-    pugi::xml_node root; ///< the element asked for; empty if there is none
+    XmlElement root;     ///< the element asked for
     std::string problem; ///< why the end is missing; what stands before it is there
     std::int64_t problem_line = 0;
-    std::vector<std::size_t> line_ends; ///< of the text before and in the element
-    std::size_t start = 0;              ///< of the element
-
-    /// The line a node stands in, from 1.
-    [[nodiscard]] std::int64_t line_of(const pugi::xml_node& node) const;
 };
 
 /// The first element `name` of a text; lines of a log before and after it do not matter. A text
-/// that breaks off gives what stands before.
+/// that breaks off gives what stands before. Elements deeper than 64 are left out.
 Xml read_xml(std::string_view text, std::string_view name);
 
 } // namespace shardplan::plan

@@ -118,7 +118,7 @@ TEST(ClusterVerb, JsonCarriesEveryFigureExpectedOfTheForeignFiles) {
         }
     }
     EXPECT_EQ(files, 12);
-    EXPECT_EQ(figures, 21);
+    EXPECT_EQ(figures, 20);
 }
 
 TEST(ClusterVerb, ForeignFileIsDrawnAndSaysWhatAPlanNeeds) {
@@ -162,7 +162,7 @@ TEST(EstimateVerb, ImportedClusterIsPlannedWith) {
     options.scenario.gpus = 64;
     options.scenario.import.node = "dgx-h100";
     options.scenario.job_fields = {{"--global-batch", "global_batch.sequences", "64"}};
-    options.layout = "mb1,zero1";
+    options.layout = "mb1,zero2,rc=full";
     const Answer answer = run_verb(run_estimate, options);
     EXPECT_EQ(answer.code, 0) << answer.err;
     EXPECT_NE(answer.out.find("8 nodes x 8 H100-SXM-80GB"), std::string::npos) << answer.out;
@@ -173,10 +173,10 @@ TEST(EstimateVerb, UnknownProductOfAFileAsksForItsPeakAndThenIsPlannedWith) {
     options.scenario.model = "llama-3-8b";
     options.scenario.cluster = inputs + "nvidia_smi_query_vgpu.csv";
     options.scenario.import.device = "NVIDIA GeForce RTX 4090 D";
-    options.scenario.job_fields = {{"--method", "method.kind", "qlora"},
+    options.scenario.job_fields = {{"--method", "method.kind", "lora"},
                                    {"--sequence", "sequence.max", "1024"},
                                    {"--global-batch", "global_batch.sequences", "8"}};
-    options.layout = "mb1";
+    options.layout = "mb1,zero2,rc=full";
     const Answer refused = run_verb(run_estimate, options);
     EXPECT_EQ(refused.code, 2);
     EXPECT_NE(refused.err.find("48.0 GiB"), std::string::npos) << refused.err;

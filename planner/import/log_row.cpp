@@ -1,4 +1,4 @@
-#include "planner/import/nccl_tests_row.hpp"
+#include "planner/import/log_row.hpp"
 
 #include <algorithm>
 
