@@ -34,37 +34,55 @@ std::vector<std::string> products_of(const ForeignCluster& file) {
     return {out.begin(), out.end()};
 }
 
-std::optional<sim::Loaded<Device>> find_product(const std::string& product,
-                                                const std::vector<Device>& catalogue) {
-    std::string blanks = product; // labels have dashes in the place of blanks
-    std::replace(blanks.begin(), blanks.end(), '-', ' ');
-    std::string_view bare = product;
-    if (bare.starts_with("NVIDIA ") || bare.starts_with("NVIDIA-")) {
-        bare.remove_prefix(7);
-    }
-    for (const std::string_view name :
-         {device_of_pci_id(product), std::string_view(product), bare, std::string_view(blanks)}) {
-        if (name.empty()) {
-            continue;
+namespace {
+
+/// Labels have dashes in the place of blanks, and keep some of the product's own.
+std::string plain(std::string_view name) {
+    std::string out = text::lower(name);
+    std::erase_if(out, [](char c) { return c == ' ' || c == '-' || c == '_'; });
+    return out;
+}
+
+/// The first spelling in the catalogue that is `wanted`; names before aliases before those that fit
+/// several products.
+std::string spelling_of(const std::string& wanted, const std::vector<Device>& catalogue) {
+    for (const Device& device : catalogue) {
+        if (plain(device.name) == wanted) {
+            return device.name;
         }
-        if (auto found = sim::find_device(catalogue, name, "")) {
-            return std::move(found).value();
-        }
     }
-    // A label keeps some dashes of the product: compare without either sign.
-    const auto plain = [](std::string_view text) {
-        std::string out = text::lower(text);
-        std::erase_if(out, [](char c) { return c == ' ' || c == '-' || c == '_'; });
-        return out;
-    };
     for (const Device& device : catalogue) {
         for (const std::string& alias : device.aliases) {
-            if (plain(alias) == plain(product)) {
-                return sim::Loaded<Device>{device, {}};
+            if (plain(alias) == wanted) {
+                return alias;
             }
         }
     }
-    return std::nullopt;
+    for (const Device& device : catalogue) {
+        for (const sim::AssumedAlias& assumed : device.assumed_aliases) {
+            if (plain(assumed.alias) == wanted) {
+                return assumed.alias;
+            }
+        }
+    }
+    return {};
+}
+
+} // namespace
+
+std::optional<sim::Loaded<Device>> find_product(const std::string& product,
+                                                const std::vector<Device>& catalogue) {
+    std::string wanted = plain(device_of_pci_id(product));
+    wanted = wanted.empty() ? plain(product) : wanted;
+    std::string spelling = spelling_of(wanted, catalogue);
+    if (spelling.empty() && wanted.starts_with("nvidia")) {
+        spelling = spelling_of(wanted.substr(6), catalogue);
+    }
+    if (spelling.empty()) {
+        return std::nullopt;
+    }
+    auto found = sim::find_device(catalogue, spelling, "");
+    return found ? std::optional(std::move(found).value()) : std::nullopt;
 }
 
 std::optional<Device> device_of(const ForeignCluster& file, const ImportHelp& help) {

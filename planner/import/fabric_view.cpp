@@ -88,12 +88,10 @@ void compare_with_inventory(ForeignCluster& file, const std::vector<std::string>
         }
     }
     if (!absent.empty()) {
-        file.find(
-            "unlisted-node", 0,
-            listed(absent) + (absent.size() == 1 ? " is" : " are") +
-                " among --nodes, but not in the file",
-            "the scheduler places jobs on nodes without a switch as if they were far from all "
-            "others");
+        file.find("unlisted-node", 0,
+                  listed(absent) + (absent.size() == 1 ? " is" : " are") +
+                      " among --nodes, but not in the file",
+                  "add them to the file, or take them out of --nodes");
     }
 }
 

@@ -97,7 +97,7 @@ private:
             out_.find("duplicate-switch", line,
                       in_quotes(record.name) + " is described again (first in line " +
                           std::to_string(first) + "); what this line adds is taken along",
-                      "Slurm refuses such a file: merge the lines, or rename one");
+                      "merge the lines, or rename one");
         }
         const std::size_t at_switch = builder_.add_switch(record.name, line);
         if (record.nodes.empty() && record.switches.empty()) {

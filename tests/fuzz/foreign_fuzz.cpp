@@ -14,30 +14,37 @@ using namespace shardplan;
 
 using Reader = sim::Result<plan::ForeignCluster> (*)(std::string_view, std::string_view);
 
-plan::ImportHelp help_with(const std::string& device, const std::string& cluster) {
-    plan::ImportHelp help;
-    help.device = device;
+/// What a person adds: the device, and once with a node that fills in the rest.
+struct Helps {
+    plan::ImportHelp device;
+    plan::ImportHelp node;
+};
+
+Helps helps_with(const std::string& device, const std::string& cluster) {
+    Helps helps;
+    helps.device.device = device;
     auto devices = sim::load_devices();
     auto node = sim::load_cluster(cluster);
     if (!devices || !node) {
         std::fprintf(stderr, "the catalogue cannot be read\n");
         std::exit(1);
     }
-    help.catalogue = std::move(*devices);
-    help.node = std::move(node->value);
-    return help;
+    helps.device.catalogue = std::move(*devices);
+    helps.node = helps.device;
+    helps.node.node = std::move(node->value);
+    return helps;
 }
 
 /// Everything that `cluster` does with a text. A file that says too little is not refused here: its
 /// reader gave an answer.
-fuzz::Outcome all_of(Reader read, const std::string& text, const plan::ImportHelp& help) {
+fuzz::Outcome all_of(Reader read, const std::string& text, const Helps& helps) {
     [[maybe_unused]] const auto* format = plan::recognise(text);
     auto file = read(text, "input");
     if (!file) {
         return fuzz::outcome_of(file);
     }
     const std::vector<std::string> inventory = {"node-1", "node-2", "node-3"};
-    plan::diagnose(*file, help, text.size() % 2 == 0 ? &inventory : nullptr);
+    plan::diagnose(*file, helps.node, text.size() % 2 == 0 ? &inventory : nullptr);
     std::ostringstream out;
     std::ostringstream err;
     plan::cli::print_foreign({out, err}, *file);
@@ -48,12 +55,8 @@ fuzz::Outcome all_of(Reader read, const std::string& text, const plan::ImportHel
     if (const auto again = sim::JsonValue::parse(json.str(), "answer"); !again) {
         return {3, again.error().what};
     }
-    for (const bool with_node : {false, true}) {
-        plan::ImportHelp given = help;
-        if (!with_node) {
-            given.node.reset();
-        }
-        auto built = plan::build_cluster(*file, given);
+    for (const plan::ImportHelp* help : {&helps.device, &helps.node}) {
+        auto built = plan::build_cluster(*file, *help);
         if (!built) {
             if (fuzz::Outcome outcome = fuzz::outcome_of(built); outcome.code != 2) {
                 return outcome;
@@ -82,10 +85,10 @@ std::vector<std::string> inputs(std::initializer_list<const char*> files) {
 
 int main() {
     namespace readers = plan::readers;
-    const plan::ImportHelp help = help_with("A100-SXM-80GB", "dgx-a100");
+    const Helps helps = helps_with("A100-SXM-80GB", "dgx-a100");
     const auto target = [&](const char* name, std::vector<std::string> seeds, Reader read) {
-        return fuzz::Target{name, std::move(seeds), [read, &help](const std::string& text) {
-                                return all_of(read, text, help);
+        return fuzz::Target{name, std::move(seeds), [read, &helps](const std::string& text) {
+                                return all_of(read, text, helps);
                             }};
     };
     return fuzz::run({

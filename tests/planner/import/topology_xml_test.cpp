@@ -69,6 +69,27 @@ TEST(TopologyXml, SwitchOfTheLinksGivesEveryPairAllLinks) {
     EXPECT_EQ(file.node->gpus[0].name, "GPU11");
 }
 
+TEST(TopologyXml, HostsOfOneDomainAreCountedAndTheFirstStandsForAll) {
+    std::string text = "<system version=\"1\">";
+    for (const char* host : {"0xa", "0xb", "0xc"}) {
+        text += std::string("<cpu numaid=\"0\" host_hash=\"") + host + "\">";
+        for (const char* bus : {"11", "12"}) {
+            text += std::string("<pci busid=\"0000:") + bus +
+                    ":00.0\" class=\"0x030200\"><gpu dev=\"" + bus +
+                    "\" sm=\"100\"><nvlink target=\"0000:40:00.0\" count=\"18\" "
+                    "tclass=\"0x068000\"/></gpu></pci>";
+        }
+        text += "</cpu>";
+    }
+    const ForeignCluster file = read_any(text + "</system>");
+    EXPECT_EQ(file.node->hosts, 3);
+    EXPECT_EQ(file.node->gpus.size(), 2U);
+    const auto built = build_cluster(file, help_with("GB200"));
+    ASSERT_TRUE(built) << sim::to_text(built.error());
+    EXPECT_EQ(built->cluster.node_groups[0].count, 3);
+    EXPECT_EQ(built->cluster.node_groups[0].node.scaleup.domain_devices, 6);
+}
+
 TEST(TopologyXml, TextThatBreaksOffKeepsWhatStandsBefore) {
     const std::string text = sample("nccl_topo_pairwise_nvlink.xml");
     const ForeignCluster file = read_any(text.substr(0, text.find("0000:61:00.0\" class")));
