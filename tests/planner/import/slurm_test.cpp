@@ -162,6 +162,15 @@ TEST(SlurmYaml, AnchorsThatUnfoldWithoutEndAreRefused) {
     EXPECT_FALSE(readers::slurm_yaml(text, "t.yaml"));
 }
 
+TEST(SlurmYaml, SignThatBelongsToNothingEndsWithItsLine) {
+    const auto file = readers::slurm_yaml(
+        "- topology: a\n  tree:\n    switches:\n"
+        "      - switch: s\n,   nodes: n[1-2]\n",
+        "t.yaml");
+    ASSERT_FALSE(file);
+    EXPECT_EQ(file.error().where.rfind("t.yaml:5", 0), 0U) << file.error().where;
+}
+
 TEST(Scontrol, DevicesMemoryAndStateOfANodeAreRead) {
     const ForeignCluster file = diagnosed(sample("scontrol_nodes.txt"));
     ASSERT_EQ(file.fabric->nodes.size(), 2U);
