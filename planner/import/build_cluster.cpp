@@ -85,6 +85,28 @@ std::optional<sim::Loaded<Device>> find_product(const std::string& product,
     return found ? std::optional(std::move(found).value()) : std::nullopt;
 }
 
+bool same_product(const std::string& a, const std::string& b,
+                  const std::vector<Device>& catalogue) {
+    const auto one = find_product(a, catalogue);
+    const auto other = find_product(b, catalogue);
+    return a == b || (one && other && one->value.name == other->value.name);
+}
+
+sim::Status check_base(const ForeignCluster& file, const ImportHelp& help,
+                       const std::string& product) {
+    if (!help.node || product.empty() || !help.device.empty()) {
+        return sim::Done{};
+    }
+    const std::string& base = help.node->node_groups.front().node.device;
+    if (same_product(product, base, help.catalogue)) {
+        return sim::Done{};
+    }
+    return Error{ErrorCode::bad_input, "--node",
+                 "its devices are " + in_quotes(base) + ", those of " + file.source + " " +
+                     in_quotes(product),
+                 "name a cluster with such devices, or add --device NAME if this one is meant"};
+}
+
 std::optional<Device> device_of(const ForeignCluster& file, const ImportHelp& help) {
     std::string name = help.device;
     if (name.empty()) {
@@ -180,10 +202,7 @@ sim::Result<NodeView> chosen_devices(const ForeignCluster& file, const ImportHel
         return view;
     }
     const auto is_asked_for = [&](const NodePart& gpu) {
-        const auto asked = find_product(help.device, help.catalogue);
-        const auto mine = find_product(gpu.product, help.catalogue);
-        return gpu.product == help.device ||
-               (asked && mine && asked->value.name == mine->value.name);
+        return same_product(gpu.product, help.device, help.catalogue);
     };
     const auto kept = std::count_if(view.gpus.begin(), view.gpus.end(), is_asked_for);
     if (help.device.empty() || kept == 0) {
@@ -225,6 +244,11 @@ sim::Result<ImportedCluster> build_node(const ForeignCluster& file, const Import
                                            "(`shardplan list devices` shows all)"
                      : found             ? ""
                                          : found.error().hint};
+    }
+    if (const auto products = products_of(file); !products.empty()) {
+        if (const auto status = check_base(file, help, products.front()); !status) {
+            return status.error();
+        }
     }
     sim::NodeGroup group;
     group.name = "node";

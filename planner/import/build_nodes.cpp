@@ -179,6 +179,9 @@ sim::Result<sim::NodeTemplate> node_of_kind(const ForeignCluster& file, const Ki
                      "add --node CLUSTER, a name or file whose nodes are like these, as in --node "
                      "dgx-h100"};
     }
+    if (const auto status = check_base(file, help, kind.product); !status) {
+        return status.error();
+    }
     auto found = find_product(product, help.catalogue);
     if (!found && base == nullptr) {
         return Error{ErrorCode::not_found, file.source,
@@ -244,6 +247,12 @@ sim::Result<ImportedCluster> build_nodes(const ForeignCluster& file, const Impor
     }
     if (kinds.size() > 1) { // nodes of a login or a controller have no device to speak of
         std::erase_if(kinds, [](const auto& kind) { return kind.first.gpus < 0; });
+    }
+    const auto is_asked_for = [&](const auto& kind) {
+        return same_product(kind.first.product, help.device, help.catalogue);
+    };
+    if (std::any_of(kinds.begin(), kinds.end(), is_asked_for)) { // --device chooses among kinds
+        std::erase_if(kinds, [&](const auto& kind) { return !is_asked_for(kind); });
     }
     if (kinds.empty()) {
         return Error{ErrorCode::bad_input, file.source, "no node of it can be planned with",

@@ -17,6 +17,13 @@ std::vector<std::string> products_of(const ForeignCluster& file);
 /// A product by any of its spellings, also of labels and by its number on the PCI bus.
 std::optional<sim::Loaded<sim::Device>> find_product(const std::string& product,
                                                      const std::vector<sim::Device>& catalogue);
+/// Whether two spellings mean one product of the catalogue; spellings that nobody knows, if equal.
+bool same_product(const std::string& a, const std::string& b,
+                  const std::vector<sim::Device>& catalogue);
+/// Refuses a node of --node whose devices are not those that the file names, unless --device says
+/// that this is meant. `product`: of the file; empty: it names none.
+sim::Status check_base(const ForeignCluster& file, const ImportHelp& help,
+                       const std::string& product);
 /// By more than drivers keep for themselves.
 bool differs_from_catalogue(sim::Bytes memory, const sim::Device& device);
 

@@ -31,6 +31,33 @@ TEST(KubernetesNodes, ProductOfALabelIsFoundInTheCatalogue) {
     EXPECT_EQ(built->cluster.fabric.levels.size(), 3U);
 }
 
+TEST(KubernetesNodes, NodeOfAnotherDeviceIsRefusedUnlessTheDeviceIsNamed) {
+    const ForeignCluster file = diagnosed(sample("k8s_nodes_leafgroups.json"));
+    const auto refused = build_cluster(file, help_with("", "dgx-a100"));
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().where, "--node");
+    EXPECT_TRUE(build_cluster(file, help_with("H100-SXM-80GB", "dgx-a100")));
+    EXPECT_TRUE(build_cluster(file, help_with("", "dgx-h100")));
+}
+
+TEST(KubernetesNodes, DeviceChoosesAmongKindsOfNodes) {
+    std::string items;
+    for (int i = 0; i < 5; ++i) {
+        items += std::string(i > 0 ? "," : "") + "{\"kind\":\"Node\",\"metadata\":{\"name\":\"n" +
+                 std::to_string(i) + "\",\"labels\":{\"nvidia.com/gpu.product\":\"" +
+                 (i < 2 ? "NVIDIA-A100-SXM4-80GB" : "NVIDIA-H100-80GB-HBM3") +
+                 "\"}},\"status\":{\"allocatable\":{\"nvidia.com/gpu\":\"8\"}}}";
+    }
+    const ForeignCluster file = read_any("{\"apiVersion\":\"v1\",\"items\":[" + items + "]}");
+    const auto both = build_cluster(file, help_with());
+    ASSERT_TRUE(both) << sim::to_text(both.error());
+    EXPECT_EQ(both->cluster.node_groups.size(), 2U);
+    const auto one = build_cluster(file, help_with("H100-SXM-80GB"));
+    ASSERT_TRUE(one) << sim::to_text(one.error());
+    ASSERT_EQ(one->cluster.node_groups.size(), 1U);
+    EXPECT_EQ(one->cluster.node_groups[0].count, 3);
+}
+
 TEST(KubernetesNodes, CordonedNodesAreNotPlannedWith) {
     const ForeignCluster file = diagnosed(sample("k8s_nodes_small.json"));
     EXPECT_TRUE(finds(file, "degraded-node", "c (cordoned)"));
