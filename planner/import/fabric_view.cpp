@@ -66,6 +66,22 @@ void FabricBuilder::hang_switch(std::size_t under, std::size_t child, std::int64
     view().switches[under].children.push_back(child);
 }
 
+std::vector<std::string> FabricBuilder::expand(const std::string& list, std::int64_t line,
+                                               const std::string& what) {
+    constexpr std::size_t most_in_file = std::size_t{1} << 20;
+    if (expanded_ > most_in_file) {
+        out_.lose(line, what + ": the file names more than " + std::to_string(most_in_file));
+        return {};
+    }
+    auto names = text::expand_hosts(list, out_.source);
+    if (!names) {
+        out_.lose(line, what + ": " + names.error().what);
+        return {};
+    }
+    expanded_ += names->size();
+    return std::move(*names);
+}
+
 void compare_with_inventory(ForeignCluster& file, const std::vector<std::string>& inventory) {
     if (!file.fabric) {
         return;

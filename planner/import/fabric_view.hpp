@@ -27,10 +27,16 @@ public:
     /// A switch below another.
     void hang_switch(std::size_t under, std::size_t child, std::int64_t line);
 
+    /// The names behind a host list. Nothing, with what was lost by it, where the list is none or
+    /// the lists of the file stand for more than a million names in all.
+    std::vector<std::string> expand(const std::string& list, std::int64_t line,
+                                    const std::string& what);
+
     FabricView& view() { return *out_.fabric; }
 
 private:
     ForeignCluster& out_;
+    std::size_t expanded_ = 0;
     std::map<std::string, std::size_t> switches_;
     std::map<std::string, std::size_t> nodes_;
 };

@@ -1,6 +1,8 @@
 #include "planner/import/foreign_cluster.hpp"
 
+#include <algorithm>
 #include <array>
+#include <set>
 
 namespace shardplan::plan {
 
@@ -31,30 +33,22 @@ std::vector<std::size_t> FabricView::roots() const {
 }
 
 std::vector<std::size_t> FabricView::nodes_below(std::size_t root) const {
-    // A switch may be named below two others, or below itself: each is visited once.
-    std::vector<bool> seen(switches.size(), false);
-    std::vector<bool> taken(nodes.size(), false);
+    // A switch may stand in a ring: each is visited once. The cost follows what is below, as large
+    // files have many roots.
+    std::set<std::size_t> seen = {root};
     std::vector<std::size_t> open = {root};
-    seen[root] = true;
+    std::vector<std::size_t> out;
     while (!open.empty()) {
         const FabricSwitch& at = switches[open.back()];
         open.pop_back();
-        for (const std::size_t node : at.nodes) {
-            taken[node] = true;
-        }
+        out.insert(out.end(), at.nodes.begin(), at.nodes.end());
         for (const std::size_t child : at.children) {
-            if (!seen[child]) {
-                seen[child] = true;
+            if (seen.insert(child).second) {
                 open.push_back(child);
             }
         }
     }
-    std::vector<std::size_t> out;
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-        if (taken[i]) {
-            out.push_back(i);
-        }
-    }
+    std::sort(out.begin(), out.end());
     return out;
 }
 

@@ -13,9 +13,6 @@ namespace {
 using sim::in_quotes;
 using text::Line;
 
-/// Most nodes and switches of a file.
-constexpr std::size_t most_entries = 1U << 20;
-
 struct Record {
     std::string kind; ///< "switchname", "blockname", "ringname"
     std::string name;
@@ -49,8 +46,6 @@ public:
     }
 
 private:
-    std::string at(std::int64_t line) const { return out_.source + ":" + std::to_string(line); }
-
     void read_line(const Line& line) {
         const std::string_view trimmed =
             text::trim(std::string_view(line.text).substr(0, line.text.find('#')));
@@ -108,31 +103,20 @@ private:
             children_.push_back({at_switch, record.switches, line});
             return;
         }
-        const auto names = text::expand_hosts(record.nodes, at(line));
-        if (!names) {
-            out_.lose(line, "the nodes of " + in_quotes(record.name) + ": " + names.error().what);
-            return;
-        }
-        if (builder_.view().nodes.size() + names->size() > most_entries) {
-            out_.lose(line, "nodes beyond the first " + std::to_string(most_entries));
-            return;
-        }
-        for (const std::string& name : *names) {
+        const auto names =
+            builder_.expand(record.nodes, line, "nodes of " + in_quotes(record.name));
+        for (const std::string& name : names) {
             builder_.hang_node(at_switch, name, line);
         }
     }
 
     void hang_children() {
         for (const Pending& pending : children_) {
-            const auto names = text::expand_hosts(pending.names, at(pending.line));
-            if (!names) {
-                out_.lose(pending.line,
-                          "switches of " + in_quotes(builder_.view().switches[pending.under].name) +
-                              ": " + names.error().what);
-                continue;
-            }
+            const auto names = builder_.expand(
+                pending.names, pending.line,
+                "switches of " + in_quotes(builder_.view().switches[pending.under].name));
             std::vector<std::string> missing;
-            for (const std::string& name : *names) {
+            for (const std::string& name : names) {
                 if (!builder_.has_switch(name)) {
                     missing.push_back(name);
                     continue;

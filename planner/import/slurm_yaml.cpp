@@ -131,24 +131,16 @@ private:
     }
 
     void hang_nodes(std::size_t at, const JsonValue& group) {
-        const auto names = text::expand_hosts(text_of(group, "nodes"), group.where());
-        if (!names) {
-            out_.lose(0, names.error().where + ": " + names.error().what);
-            return;
-        }
-        for (const std::string& name : *names) {
+        const auto names = builder_.expand(text_of(group, "nodes"), 0, group.where());
+        for (const std::string& name : names) {
             builder_.hang_node(at, name, 0);
         }
     }
 
     void hang_children() {
         for (const Pending& pending : children_) {
-            const auto names = text::expand_hosts(pending.names, pending.where);
-            if (!names) {
-                out_.lose(0, pending.where + ": " + names.error().what);
-                continue;
-            }
-            for (const std::string& name : *names) {
+            const auto names = builder_.expand(pending.names, 0, pending.where);
+            for (const std::string& name : names) {
                 if (builder_.has_switch(name)) {
                     builder_.hang_switch(pending.under, builder_.add_switch(name, 0), 0);
                 } else {
