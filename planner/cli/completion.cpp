@@ -28,13 +28,16 @@ std::string_view list_of(ValueKind kind) {
             return "stacks";
         case ValueKind::feature:
             return "features";
+        case ValueKind::device:
+            return "devices";
         default:
             return "";
     }
 }
 
 bool takes_files(ValueKind kind) {
-    return kind == ValueKind::file || (!list_of(kind).empty() && kind != ValueKind::feature);
+    return kind == ValueKind::file ||
+           (!list_of(kind).empty() && kind != ValueKind::feature && kind != ValueKind::device);
 }
 
 /// Text between single quotes of a shell.
@@ -155,11 +158,13 @@ std::string fish_script(const std::vector<CompletedVerb>& verbs) {
 } // namespace
 
 ValueKind value_kind_of(std::string_view name) {
-    constexpr std::array<std::pair<std::string_view, ValueKind>, 16> kinds = {{
+    constexpr std::array<std::pair<std::string_view, ValueKind>, 18> kinds = {{
         {"--model", ValueKind::model},
         {"model", ValueKind::model},
         {"--cluster", ValueKind::cluster},
         {"cluster", ValueKind::cluster},
+        {"--node", ValueKind::cluster},
+        {"--device", ValueKind::device},
         {"--job", ValueKind::job},
         {"--stack", ValueKind::stack},
         {"--feature", ValueKind::feature},

@@ -19,6 +19,7 @@ enum class ValueKind {
     job,
     stack,
     feature,
+    device,
     list,  ///< what `shardplan list` can list
     shell, ///< what this file can write for
 };

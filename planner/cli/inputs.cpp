@@ -237,6 +237,23 @@ sim::Status describe_devices(sim::Cluster& cluster, const ScenarioOptions& optio
     return sim::Done{};
 }
 
+/// Refuses devices that an imported file names without saying all about them.
+sim::Status check_described(const sim::Cluster& cluster) {
+    for (const sim::Device& device : cluster.devices) {
+        const bool no_peak = device.peak_dense.empty();
+        if (!no_peak && usable(device.memory_bandwidth).value() > 0.0) {
+            continue;
+        }
+        return sim::Error{
+            sim::ErrorCode::bad_input, "--cluster",
+            "the file names " + sim::in_quotes(device.name) + " and its memory, " +
+                sim::to_text(device.memory_visible) + ", but no " +
+                (no_peak ? "peak" : "memory bandwidth") + ", and the catalogue does not know it",
+            "give its figures: --device-peak \"165 TFLOP/s\" --device-bandwidth \"1008 GB/s\""};
+    }
+    return sim::Done{};
+}
+
 /// Adds how to go on to the error about a device nobody knows.
 sim::Error with_device_flags(sim::Error error) {
     if (error.what.find("device") != std::string::npos) {
@@ -320,7 +337,8 @@ sim::Result<sim::Scenario> scenario_from(const ScenarioOptions& options) {
     if (const auto status = sim::check_model(model->model, "--model " + options.model); !status) {
         return status.error();
     }
-    auto cluster = cluster_from({options.cluster, options.gpus, options.sets}, notes);
+    auto cluster =
+        cluster_from({options.cluster, options.gpus, options.sets, options.import}, notes);
     if (!cluster) {
         return from_flag(cluster.error(), "cluster", "--cluster");
     }
@@ -329,6 +347,9 @@ sim::Result<sim::Scenario> scenario_from(const ScenarioOptions& options) {
         return catalogue.error();
     }
     if (const auto status = describe_devices(*cluster, options, *catalogue, notes); !status) {
+        return status.error();
+    }
+    if (const auto status = check_described(*cluster); !status) {
         return status.error();
     }
     auto job = job_from(options, model->model, sim::device_count(*cluster), notes);

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "planner/cli/options.hpp"
+#include "planner/import/build_cluster.hpp"
 #include "simulator/io/setting.hpp"
 #include "simulator/spec/scenario.hpp"
 #include "simulator/units/result.hpp"
@@ -39,9 +41,20 @@ sim::Status apply_sets(T& value, std::string_view root, const std::vector<std::s
     return sim::Done{};
 }
 
-/// The name of a foreign format that a text is recognised by; empty: not recognised.
-std::string foreign_cluster_format(std::string_view text);
-/// A cluster by name or file. A file of a foreign format is refused by its name.
+/// A file of a foreign format, and what the person adds to it.
+struct ForeignInput {
+    ForeignCluster file;
+    ImportHelp help;
+};
+/// A cluster argument that is a file of a foreign format, read and diagnosed; nothing for our own
+/// files and for names.
+sim::Result<std::optional<ForeignInput>> foreign_from(const ClusterOptions& options);
+/// The cluster such a file stands for, with settings applied, checked and of the size asked for.
+/// Errors: those of build_cluster and check_cluster.
+sim::Result<ImportedCluster> import_cluster(const ForeignInput& input,
+                                            const ClusterOptions& options);
+/// A cluster by name or file. Products of a foreign file that nobody knows are among its devices,
+/// without the figures that the file lacks.
 sim::Result<sim::Cluster> cluster_from(const ClusterOptions& options,
                                        std::vector<sim::Assumption>& assumptions);
 

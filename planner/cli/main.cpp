@@ -37,11 +37,13 @@ void add_readers(CLI::App& app, Everything& all) {
     CLI::App* cluster = add_verb(
         app, all, "cluster", "what a cluster file or name says",
         "  shardplan cluster dgx-h100 --gpus 512\n"
-        "  shardplan cluster my-cluster.json --json\n"
+        "  shardplan cluster topo.txt --device H100-SXM-80GB\n"
+        "  shardplan cluster topology.conf --node dgx-h100 --nodes \"node-[1-9]\"\n"
         "  shardplan cluster dgx-h100 --set \"cluster.fabric.levels[0].oversubscription=2\"\n");
     cluster->add_option("cluster", all.cluster.cluster, "cluster file or built-in name")
         ->required();
     cluster->add_option("--gpus,-g", all.cluster.gpus, "devices to use")->type_name("N");
+    add_import(cluster, all.cluster.import);
     add_sets(cluster, all.cluster.sets, "cluster.fabric.rails=false");
     cluster->callback([&all] {
         all.verb = [&all](const Console& console) { return run_cluster(all.cluster, console); };

@@ -30,6 +30,13 @@ struct FieldValue {
     std::string value;
 };
 
+/// What is added to a cluster file of a foreign format, which seldom says everything.
+struct ImportOptions {
+    std::string device; ///< what the devices are
+    std::string node;   ///< a cluster whose node fills in what the file lacks
+    std::string nodes;  ///< nodes that exist, as a host list
+};
+
 /// Everything a scenario is made of.
 struct ScenarioOptions {
     std::string model;
@@ -44,6 +51,7 @@ struct ScenarioOptions {
     std::string device_peak;            ///< "989 TFLOP/s", of the compute format
     std::string device_memory;
     std::string device_bandwidth;
+    ImportOptions import = {};
 };
 
 struct ModelOptions {
@@ -55,6 +63,7 @@ struct ClusterOptions {
     std::string cluster;
     std::optional<std::int64_t> gpus;
     std::vector<std::string> sets;
+    ImportOptions import = {};
 };
 
 struct ListOptions {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "planner/cli/inputs.hpp"
+#include "planner/cli/present_foreign.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "planner/import/catalogue_once.hpp"
@@ -82,18 +83,10 @@ std::int64_t switch_count(const sim::Cluster& cluster) {
     return switches;
 }
 
-void write_json(const Console& console, const sim::Cluster& cluster,
-                const std::vector<KnownGroup>& groups,
-                const std::vector<sim::Assumption>& assumptions) {
-    sim::JsonWriter json;
-    json.begin_object()
-        .member("name", cluster.name)
-        .member("summary", sim::summary(cluster))
-        .member("gpus", sim::device_count(cluster))
-        .member("nodes", node_count(cluster))
-        .member("nics", nic_count(cluster))
-        .member("rails", rail_count(cluster))
-        .member("switches", switch_count(cluster));
+/// What the cluster is made of, as members of the object that is open.
+void write_parts(sim::JsonWriter& json, const sim::Cluster& cluster,
+                 const std::vector<KnownGroup>& groups,
+                 const std::vector<sim::Assumption>& assumptions) {
     json.begin_array("devices");
     for (const KnownGroup& group : groups) {
         json.begin_object()
@@ -110,7 +103,23 @@ void write_json(const Console& console, const sim::Cluster& cluster,
     for (const sim::Assumption& assumption : assumptions) {
         json.value(assumption);
     }
-    json.end_array().member("cluster", cluster).end_object();
+    json.end_array().member("cluster", cluster);
+}
+
+void write_json(const Console& console, const sim::Cluster& cluster,
+                const std::vector<KnownGroup>& groups,
+                const std::vector<sim::Assumption>& assumptions) {
+    sim::JsonWriter json;
+    json.begin_object()
+        .member("name", cluster.name)
+        .member("summary", sim::summary(cluster))
+        .member("gpus", sim::device_count(cluster))
+        .member("nodes", node_count(cluster))
+        .member("nics", nic_count(cluster))
+        .member("rails", rail_count(cluster))
+        .member("switches", switch_count(cluster));
+    write_parts(json, cluster, groups, assumptions);
+    json.end_object();
     console.out << json.str();
 }
 
@@ -208,11 +217,57 @@ void print_text(const Console& console, const sim::Cluster& cluster,
     print_assumptions(console.out, assumptions, console.color);
 }
 
+/// A foreign file says what it says, whether or not a plan can be made of it.
+int show_foreign(const Console& console, const ClusterOptions& options, const ForeignInput& input) {
+    const ForeignCluster& file = input.file;
+    const auto built = import_cluster(input, options);
+    const bool asked = options.gpus || !options.sets.empty() || !options.import.device.empty() ||
+                       !options.import.node.empty();
+    if (!built && asked) { // the answer to what was asked for is that it cannot be had
+        return fail(console, built.error());
+    }
+    if (console.json) {
+        sim::JsonWriter json;
+        json.begin_object();
+        write_foreign(json, file);
+        if (built) {
+            json.member("summary", sim::summary(built->cluster));
+            write_parts(json, built->cluster, known_groups(built->cluster, input.help.catalogue),
+                        built->assumptions);
+        } else {
+            json.begin_object("to_plan_with_it")
+                .member("what", built.error().what)
+                .member("hint", built.error().hint)
+                .end_object();
+        }
+        json.end_object();
+        console.out << json.str();
+        return exit_code::yes;
+    }
+    print_foreign(console, file);
+    console.out << '\n';
+    if (built) {
+        print_text(console, built->cluster, known_groups(built->cluster, input.help.catalogue),
+                   built->assumptions);
+    } else {
+        console.out << "To plan with it: " << built.error().what << "; " << built.error().hint
+                    << '\n';
+    }
+    return exit_code::yes;
+}
+
 } // namespace
 
 int run_cluster(const ClusterOptions& options, const Console& console) {
     if (const auto status = check_sets(options.sets, {"cluster"}); !status) {
         return fail(console, status.error());
+    }
+    const auto foreign = foreign_from(options);
+    if (!foreign) {
+        return fail(console, foreign.error());
+    }
+    if (*foreign) {
+        return show_foreign(console, options, **foreign);
     }
     std::vector<sim::Assumption> assumptions;
     const auto cluster = cluster_from(options, assumptions);

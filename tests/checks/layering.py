@@ -32,6 +32,8 @@ THREADS_AND_CLOCK = (
 HEADERS = [
     (r"nlohmann/.*", r".*", r"(simulator/io|planner/import|planner/export|tests)/.*\.cpp",
      "JSON stays in .cpp files of simulator/io, planner/import, planner/export"),
+    (r"pugixml\.hpp", r".*", r"planner/import/xml\.cpp", "XML stays in planner/import/xml.cpp"),
+    (r"yaml-cpp/.*", r".*", r"planner/import/yaml\.cpp", "YAML stays in planner/import/yaml.cpp"),
     (r"CLI/.*|CLI11\.hpp", r".*", r"planner/cli/(main\.cpp|flags/.*\.hpp)",
      "CLI11 is compiled once, in planner/cli/main.cpp with its flags/*.hpp"),
     (r"fmt/.*", r".*\.(hpp|h|cuh)", r"", "fmt stays in .cpp files"),

@@ -55,6 +55,20 @@ inline void add_sets(CLI::App* app, std::vector<std::string>& sets, const std::s
         ->take_all();
 }
 
+/// What an imported cluster file may lack.
+inline void add_import(CLI::App* app, ImportOptions& options) {
+    const char* group = "With topology prints, NCCL, Slurm and Kubernetes files as the cluster";
+    app->add_option("--device", options.device, "what the devices are")
+        ->type_name("D")
+        ->group(group);
+    app->add_option("--node", options.node, "cluster whose node fills in what the file lacks")
+        ->type_name("C")
+        ->group(group);
+    app->add_option("--nodes", options.nodes, "nodes that exist, as in node-[1-9]")
+        ->type_name("LIST")
+        ->group(group);
+}
+
 /// Flags of everything a scenario is made of. `needed`: model and cluster must be given.
 inline void add_scenario(CLI::App* app, ScenarioOptions& options, bool needed) {
     app->add_option("--model,-m", options.model, "model config, model file or built-in name")
@@ -89,6 +103,7 @@ inline void add_scenario(CLI::App* app, ScenarioOptions& options, bool needed) {
     app->add_option("--device-bandwidth", options.device_bandwidth,
                     "its memory bandwidth, as in \"1008 GB/s\"")
         ->group("What is given");
+    add_import(app, options.import);
     for (const JobFlag& flag : job_flags()) {
         const std::string name(flag.flag);
         const std::string path(flag.path);

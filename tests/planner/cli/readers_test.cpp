@@ -90,21 +90,101 @@ TEST(ClusterVerb, PartOfTwoNodesIsRefusedWithBothNeighbours) {
     EXPECT_NE(answer.err.find("8 or 16"), std::string::npos) << answer.err;
 }
 
-TEST(ClusterVerb, ForeignFileIsRefusedByItsName) {
-    const TemporaryFile topo("topo.txt", "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n");
-    const Answer answer = run_verb(run_cluster, ClusterOptions{topo.path(), std::nullopt, {}});
-    EXPECT_EQ(answer.code, 2);
-    EXPECT_NE(answer.err.find("nvidia-smi topo -m"), std::string::npos) << answer.err;
+TEST(ClusterVerb, JsonCarriesEveryFigureExpectedOfTheForeignFiles) {
+    const auto text = std::ifstream(inputs + "expected.json");
+    std::ostringstream buffer;
+    buffer << text.rdbuf();
+    const sim::JsonValue expected = parsed(buffer.str());
+    int files = 0;
+    int figures = 0;
+    for (const std::string& file : expected.keys()) {
+        if (file.rfind("config_", 0) == 0) {
+            continue;
+        }
+        ++files;
+        const Answer answer =
+            run_verb(run_cluster, ClusterOptions{inputs + file, {}, {}}, {.json = true});
+        ASSERT_EQ(answer.code, 0) << file << answer.err;
+        const sim::JsonValue got = parsed(answer.out);
+        const sim::JsonValue want = *expected.find(file);
+        for (const std::string& key : want.keys()) {
+            if (key == "must") {
+                continue;
+            }
+            const auto figure = got.find(key);
+            ASSERT_TRUE(figure) << file << " " << key;
+            EXPECT_EQ(figure->text(), want.find(key)->text()) << file << " " << key;
+            ++figures;
+        }
+    }
+    EXPECT_EQ(files, 12);
+    EXPECT_EQ(figures, 20);
 }
 
-TEST(ClusterVerb, RecognisesForeignFormats) {
-    EXPECT_NE(foreign_cluster_format("<system version=\"1\"><cpu numaid=\"0\">").find("NCCL"),
-              std::string::npos);
-    EXPECT_NE(foreign_cluster_format("SwitchName=s0 Nodes=n[1-4]").find("Slurm"),
-              std::string::npos);
-    EXPECT_NE(foreign_cluster_format("{\"apiVersion\": \"v1\"}").find("Kubernetes"),
-              std::string::npos);
-    EXPECT_EQ(foreign_cluster_format("{\"name\": \"mine\"}"), "");
+TEST(ClusterVerb, ForeignFileIsDrawnAndSaysWhatAPlanNeeds) {
+    const TemporaryFile topo("topo.txt", "\tGPU0\tGPU1\nGPU0\t X \tNV12\nGPU1\tNV12\t X \n");
+    const Answer answer = run_verb(run_cluster, ClusterOptions{topo.path(), std::nullopt, {}});
+    EXPECT_EQ(answer.code, 0) << answer.err;
+    EXPECT_NE(answer.out.find("nvidia-smi topo -m"), std::string::npos) << answer.out;
+    EXPECT_NE(answer.out.find("  GPU0     X  NV12\n"), std::string::npos) << answer.out;
+    EXPECT_NE(answer.out.find("To plan with it"), std::string::npos) << answer.out;
+    EXPECT_NE(answer.out.find("--device NAME"), std::string::npos) << answer.out;
+}
+
+TEST(ClusterVerb, ForeignFileWithItsDeviceIsACluster) {
+    const TemporaryFile topo("topo.txt", "\tGPU0\tGPU1\nGPU0\t X \tNV12\nGPU1\tNV12\t X \n");
+    ClusterOptions options{topo.path(), std::nullopt, {}};
+    options.import.device = "A100-SXM-80GB";
+    const Answer answer = run_verb(run_cluster, options, {.json = true});
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    const sim::JsonValue json = parsed(answer.out);
+    EXPECT_FALSE(json.find("to_plan_with_it"));
+    EXPECT_EQ(*json.find("devices")->at(0).find("name")->as_string(), "A100-SXM-80GB");
+    options.gpus = 3;
+    EXPECT_EQ(run_verb(run_cluster, options).code, 2);
+}
+
+TEST(ClusterVerb, StaleNodesAreNamedOnlyAgainstAnInventory) {
+    ClusterOptions options{inputs + "slurm_topology_stale_nodes.conf", std::nullopt, {}};
+    EXPECT_EQ(run_verb(run_cluster, options).out.find("no-such-node"), std::string::npos);
+    options.import.nodes = "node-[1-9]";
+    const Answer answer = run_verb(run_cluster, options);
+    EXPECT_NE(answer.out.find("no-such-node: line 1: node \"node-942\""), std::string::npos)
+        << answer.out;
+    options.import.nodes = "node-[1-";
+    EXPECT_EQ(run_verb(run_cluster, options).code, 2);
+}
+
+TEST(EstimateVerb, ImportedClusterIsPlannedWith) {
+    EstimateOptions options;
+    options.scenario.model = "llama-3-8b";
+    options.scenario.cluster = inputs + "slurm_topology_two_roots_unknown.conf";
+    options.scenario.gpus = 64;
+    options.scenario.import.node = "dgx-h100";
+    options.scenario.job_fields = {{"--global-batch", "global_batch.sequences", "64"}};
+    options.layout = "mb1,zero2,rc=full";
+    const Answer answer = run_verb(run_estimate, options);
+    EXPECT_EQ(answer.code, 0) << answer.err;
+    EXPECT_NE(answer.out.find("8 nodes x 8 H100-SXM-80GB"), std::string::npos) << answer.out;
+}
+
+TEST(EstimateVerb, UnknownProductOfAFileAsksForItsPeakAndThenIsPlannedWith) {
+    EstimateOptions options;
+    options.scenario.model = "llama-3-8b";
+    options.scenario.cluster = inputs + "nvidia_smi_query_vgpu.csv";
+    options.scenario.import.device = "NVIDIA GeForce RTX 4090 D";
+    options.scenario.job_fields = {{"--method", "method.kind", "lora"},
+                                   {"--sequence", "sequence.max", "1024"},
+                                   {"--global-batch", "global_batch.sequences", "8"}};
+    options.layout = "mb1,zero2,rc=full";
+    const Answer refused = run_verb(run_estimate, options);
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_NE(refused.err.find("48.0 GiB"), std::string::npos) << refused.err;
+    EXPECT_NE(refused.err.find("--device-peak"), std::string::npos) << refused.err;
+    options.scenario.device_peak = "147 TFLOP/s";
+    options.scenario.device_bandwidth = "1008 GB/s";
+    const Answer answer = run_verb(run_estimate, options);
+    EXPECT_EQ(answer.code, 0) << answer.err;
 }
 
 TEST(ClusterVerb, UnknownDeviceIsDescribed) {
