@@ -1,143 +1,16 @@
 #include "simulator/io/run_record.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
+#include "simulator/io/cell_reader.hpp"
 #include "simulator/io/file.hpp"
 #include "simulator/io/json.hpp"
-#include "simulator/units/in_quotes.hpp"
 
 namespace shardplan::sim {
 namespace {
 
-/// Parameters of a model are the largest counts of a record; products of two others stay far below
-/// what 64 bits hold.
-constexpr std::int64_t largest_count = std::int64_t{1} << 50;
-constexpr std::int64_t largest_size = std::int64_t{1} << 31;
-
-/// Reads known keys of one object of a record. A value of a wrong type is reported and counts as
-/// not known: one bad cell must not lose the row.
-class CellReader {
-public:
-    CellReader(std::optional<JsonValue> object, std::vector<Error>& problems)
-        : object_(std::move(object)), problems_(&problems) {
-        if (object_ && object_->is_null()) {
-            object_.reset();
-        }
-        if (object_ && !object_->is_object()) {
-            report(*object_, "this must be an object");
-            object_.reset();
-        }
-    }
-
-    [[nodiscard]] CellReader section(std::string_view key) const { return {find(key), *problems_}; }
-    void get(std::string_view key, std::optional<std::int64_t>& out) const {
-        const auto cell = find(key);
-        if (!cell) {
-            return;
-        }
-        const auto number = cell->as_int();
-        if (!number) {
-            report(*cell, "this must be a whole number");
-        } else if (*number < 0) {
-            report(*cell, "this must not be negative");
-        } else if (*number > (key.starts_with("params") ? largest_count : largest_size)) {
-            report(*cell, "this is larger than any model, cluster or layout");
-        } else {
-            out = *number;
-        }
-    }
-    void get(std::string_view key, std::optional<double>& out) const {
-        const auto cell = find(key);
-        if (!cell) {
-            return;
-        }
-        const auto number = cell->as_double();
-        if (!number) {
-            report(*cell, "this must be a number");
-        } else if (!std::isfinite(*number) || *number < 0.0) {
-            report(*cell, "this must be a finite number that is not negative");
-        } else {
-            out = *number;
-        }
-    }
-    void get(std::string_view key, std::optional<bool>& out) const {
-        if (const auto cell = find(key)) {
-            if (const auto flag = cell->as_bool()) {
-                out = *flag;
-            } else {
-                report(*cell, "this must be true or false");
-            }
-        }
-    }
-    void get(std::string_view key, bool& out) const {
-        std::optional<bool> flag;
-        get(key, flag);
-        out = flag.value_or(out);
-    }
-    void get(std::string_view key, std::optional<std::string>& out) const {
-        if (const auto cell = find(key)) {
-            if (const auto text = cell->as_string()) {
-                out = *text;
-            } else {
-                report(*cell, "this must be text");
-            }
-        }
-    }
-    void get(std::string_view key, std::string& out) const {
-        std::optional<std::string> text;
-        get(key, text);
-        out = text.value_or(out);
-    }
-    void get(std::string_view key, std::vector<std::string>& out) const {
-        const auto cell = find(key);
-        if (!cell) {
-            return;
-        }
-        if (!cell->is_array()) {
-            report(*cell, "this must be a list of texts");
-            return;
-        }
-        for (std::size_t i = 0; i < cell->size(); ++i) {
-            if (const auto text = cell->at(i).as_string()) {
-                out.push_back(*text);
-            } else {
-                report(cell->at(i), "this must be text");
-            }
-        }
-    }
-    /// The elements of a list of objects.
-    [[nodiscard]] std::vector<CellReader> items(std::string_view key) const {
-        std::vector<CellReader> out;
-        const auto cell = find(key);
-        if (cell && !cell->is_array()) {
-            report(*cell, "this must be a list");
-        } else if (cell) {
-            for (std::size_t i = 0; i < cell->size(); ++i) {
-                out.emplace_back(cell->at(i), *problems_);
-            }
-        }
-        return out;
-    }
-
-private:
-    [[nodiscard]] std::optional<JsonValue> find(std::string_view key) const {
-        auto cell = object_ ? object_->find(key) : std::nullopt;
-        if (cell && cell->is_null()) {
-            cell.reset();
-        }
-        return cell;
-    }
-    void report(const JsonValue& cell, std::string_view what) const {
-        problems_->push_back({ErrorCode::bad_input, cell.where(),
-                              std::string(what) + ", found " + in_quotes(cell.text()),
-                              "the value is taken as not known; write null if it is not"});
-    }
-
-    std::optional<JsonValue> object_;
-    std::vector<Error>* problems_;
-};
+using detail::CellReader;
 
 void read_model(const CellReader& in, RunModel& m) {
     in.get("name", m.name);
@@ -266,10 +139,6 @@ RunRecord read_record(const JsonValue& json, std::vector<Error>& problems) {
     return record;
 }
 
-bool is_blank(std::string_view line) {
-    return line.find_first_not_of(" \t\r") == std::string_view::npos;
-}
-
 bool contains(const std::vector<std::string>& list, std::string_view name) {
     return std::find(list.begin(), list.end(), name) != list.end();
 }
@@ -285,34 +154,9 @@ bool has_flag(const RunRecord& record, std::string_view name) {
 }
 
 Result<RunRecords> parse_run_records(std::string_view text, std::string_view source_name) {
-    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-    if (text.starts_with(byte_order_mark)) {
-        text.remove_prefix(byte_order_mark.size());
-    }
     RunRecords out;
-    std::int64_t line_number = 0;
-    while (!text.empty()) {
-        const std::size_t end = std::min(text.find('\n'), text.size());
-        const std::string_view line = text.substr(0, end);
-        text.remove_prefix(std::min(end + 1, text.size()));
-        ++line_number;
-        if (is_blank(line)) {
-            continue;
-        }
-        const std::string where = std::string(source_name) + ":" + std::to_string(line_number);
-        const auto json = JsonValue::parse(line, where);
-        if (!json) {
-            Error lost = json.error();
-            lost.hint = "this line is left out; each line must be one whole JSON object";
-            out.problems.push_back(std::move(lost));
-            continue;
-        }
-        if (!json->is_object()) {
-            out.problems.push_back({ErrorCode::bad_input, where, "this line is not a JSON object",
-                                    "it is left out; write one record per line as {\"id\": ...}"});
-            continue;
-        }
-        RunRecord record = read_record(*json, out.problems);
+    const auto take = [&out](const JsonValue& json, std::int64_t line_number) {
+        RunRecord record = read_record(json, out.problems);
         record.line = line_number;
         if (record.id.empty()) {
             record.id = "line-" + std::to_string(line_number);
@@ -321,7 +165,8 @@ Result<RunRecords> parse_run_records(std::string_view text, std::string_view sou
             record.group = "ungrouped";
         }
         out.records.push_back(std::move(record));
-    }
+    };
+    detail::for_each_record_line(text, source_name, out.problems, take);
     if (out.records.empty()) {
         if (!out.problems.empty()) {
             Error first = out.problems.front();
