@@ -242,10 +242,17 @@ void add_explainers(CLI::App& app, Everything& all) {
     CLI::App* validate = add_verb(app, all, "validate", "predict published runs and compare",
                                   "  shardplan validate --runs runs.jsonl\n"
                                   "  shardplan validate --runs runs.jsonl --by stack,device\n"
-                                  "  shardplan validate --runs runs.jsonl --json > report.json\n");
-    validate->add_option("--runs", all.validate.runs, "run records, one JSON object per line")
-        ->required()
+                                  "  shardplan validate --runs runs.jsonl --json > report.json\n"
+                                  "  shardplan validate --collectives collectives.jsonl\n");
+    CLI::Option_group* measured =
+        validate->add_option_group("measurements", "what to predict and compare with");
+    measured->add_option("--runs", all.validate.runs, "run records, one JSON object per line")
         ->type_name("FILE");
+    measured
+        ->add_option("--collectives", all.validate.collectives,
+                     "timings of collectives, one JSON object per line")
+        ->type_name("FILE");
+    measured->require_option(1);
     std::string names;
     for (const std::string& name : shardplan::plan::grouping_names()) {
         names += (names.empty() ? "" : ", ") + name;
@@ -255,7 +262,11 @@ void add_explainers(CLI::App& app, Everything& all) {
         ->type_name("KEY,...");
     validate->add_flag("--notes", all.validate.notes, "with --json: what each row assumed");
     validate->callback([&all] {
-        all.verb = [&all](const Console& console) { return run_validate(all.validate, console); };
+        all.verb = [&all](const Console& console) {
+            return all.validate.collectives.empty()
+                       ? run_validate(all.validate, console)
+                       : run_validate_collectives(all.validate, console);
+        };
     });
 }
 

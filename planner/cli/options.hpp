@@ -141,6 +141,7 @@ struct CalendarOptions {
 
 struct ValidateOptions {
     std::string runs;
+    std::string collectives;
     std::vector<std::string> by;
     bool notes = false; ///< also what was assumed for each record
 };

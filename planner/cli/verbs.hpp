@@ -31,5 +31,6 @@ int run_fit(const FitOptions& options, const Console& console);
 int run_calendar(const CalendarOptions& options, const Console& console);
 /// Published runs predicted and compared.
 int run_validate(const ValidateOptions& options, const Console& console);
+int run_validate_collectives(const ValidateOptions& options, const Console& console);
 
 } // namespace shardplan::plan::cli

@@ -33,6 +33,7 @@ constexpr auto units = std::to_array<std::pair<std::string_view, std::string_vie
     {"step_overhead", "s"},
     {"step_latency", "s"},
     {"launch_latency", "s"},
+    {"floor_latency", "s"},
     {"kernel_time", "s"},
 });
 
