@@ -118,26 +118,23 @@ void add_rings(const GroupPath& path, double trips, double share, Lines& lines) 
 // --- trees -----------------------------------------------------------------------------------
 
 /// A double binary tree over the units of the outer tiers, a chain inside the innermost. Up and
-/// down together an inner node sends every byte twice, as each half of the data has its own tree
-/// and an inner node of one is a leaf of the other; of two nodes one is the root, and sends it
-/// once. Source: NCCL src/graph/tuning.cc and trees.cc.
+/// down together a node sends every byte twice, as each half of the data has its own tree and an
+/// inner node of one is a leaf of the other.
+/// Source: NCCL src/graph/tuning.cc (half the bus bandwidth) and trees.cc.
 struct Tree {
     double up_latency = 0.0; ///< from a leaf to the root
     double rate = 0.0;       ///< bytes of the buffer per second, up and down at once
     double lost = 0.0;       ///< seconds at the half size, all steps
     double ramp = 1.0;
 };
-/// The outer tiers alone, from node to node.
-Tree outer_tree(const GroupPath& path, std::size_t first, std::int64_t inside, Protocol protocol) {
+/// The outer tiers alone, from node to node. `sends`: how often a node sends every byte.
+Tree outer_tree(const GroupPath& path, std::size_t first, std::int64_t inside, Protocol protocol,
+                double sends) {
     Tree t;
-    std::int64_t units = 1;
-    for (std::size_t i = first; i < path.levels.size(); ++i)
-        units *= path.levels[i].members;
     for (std::size_t i = first; i < path.levels.size(); ++i) {
         const PathLevel& level = path.levels[i];
         const bool has_tree = protocol == Protocol::simple && level.tree.share > 0.0;
         const Lane lane = has_tree ? over(level, level.tree) : lane_of(level, protocol);
-        const double sends = units > 2 ? 2.0 : 1.0;
         const double rate = lane.rate * static_cast<double>(inside) / sends;
         if (i == first || rate < t.rate) {
             t.rate = rate;
@@ -162,7 +159,7 @@ void add_trees(const GroupPath& path, Lines& lines) {
     const std::size_t first = g > 1 ? 1 : 0;
     for (const Protocol p : {Protocol::simple, Protocol::ll128, Protocol::ll}) {
         if (!lines.allows(p)) continue;
-        Tree t = outer_tree(path, first, g, p);
+        Tree t = outer_tree(path, first, g, p, 2.0);
         if (g > 1) {
             const Lane lane = lane_of(inner, p);
             // the chain passes every byte up and down one link after the other
@@ -198,7 +195,10 @@ void add_in_switch(const GroupPath& path, Lines& lines) {
         return;
     }
     if (!lines.allows(Algorithm::nvls_tree)) return;
-    Tree t = outer_tree(path, 1, g, Protocol::simple);
+    // Of two nodes each is the root of one tree, and the switch adds what both have: once is
+    // enough.
+    const bool is_pair = path.ranks == 2 * g;
+    Tree t = outer_tree(path, 1, g, Protocol::simple, is_pair ? 1.0 : 2.0);
     if (t.rate <= 0.0) return;
     const double lost = t.lost + lane.half / lane.rate;
     const double slowest = std::min(rate, t.rate);
@@ -339,8 +339,7 @@ void add_all_to_all(const GroupPath& path, Lines& lines) {
     double latency = 0.0;
     std::int64_t inside = 1;
     for (const PathLevel& level : path.levels) {
-        const Lane lane =
-            level.all_to_all.share > 0.0 ? over(level, level.all_to_all) : plain(level);
+        const Lane lane = plain(level);
         const double sent = (n - static_cast<double>(inside)) / n;
         if (sent / lane.rate > slowest) {
             slowest = sent / lane.rate;

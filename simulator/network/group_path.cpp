@@ -59,7 +59,6 @@ void set_profile(const FabricProfile* profile, PathLevel& level) {
     set(profile->low_latency_128, level.low_latency_128);
     set(profile->tree, level.tree);
     set(profile->in_switch, level.in_switch);
-    set(profile->all_to_all, level.all_to_all);
 }
 
 /// Device to device through host memory: every byte goes up one slot and down another, and is

@@ -38,7 +38,7 @@ struct PathLevel {
     /// A chain through all ranks of one unit runs at this multiple of a ring: in a mesh the link
     /// that would close the ring is free.
     double chain_gain = 1.0;
-    Transport low_latency, low_latency_128, tree, in_switch, all_to_all;
+    Transport low_latency, low_latency_128, tree, in_switch;
 
     friend bool operator==(const PathLevel&, const PathLevel&) = default;
 };

@@ -49,7 +49,6 @@ void describe(FieldVisitor& v, FabricProfile& x) {
     field(v, {"tree", "tree", "A double binary tree from node to node, Simple protocol."}, x.tree);
     field(v, {"in_switch", "in-switch reduction", "All-reduce inside the switch (NVLS)."},
           x.in_switch);
-    field(v, {"all_to_all", "all-to-all", "Grouped sends and receives."}, x.all_to_all);
     field(
         v,
         {"relay_efficiency", "relay efficiency",

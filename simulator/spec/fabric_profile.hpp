@@ -38,7 +38,6 @@ struct FabricProfile {
     std::optional<TransportProfile> low_latency_128; ///< NCCL's LL128 protocol
     std::optional<TransportProfile> tree;            ///< from node to node, Simple protocol
     std::optional<TransportProfile> in_switch;       ///< reduction inside the switch (NVLS)
-    std::optional<TransportProfile> all_to_all;      ///< grouped sends and receives
     /// Of the rate of a link a message keeps that a device passes on for two others (mesh without
     /// a link between them).
     std::optional<Constant> relay_efficiency;
