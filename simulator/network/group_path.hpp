@@ -72,7 +72,7 @@ struct GroupPath {
     std::uint32_t protocols = 0x7;
     std::int64_t servers = 1; ///< of algorithm parameter_server
     /// What the above comes to; `path_of` fills it, and it follows from the other members.
-    CostLines costs;
+    CostLines costs = {};
 
     friend bool operator==(const GroupPath& a, const GroupPath& b) {
         return a.ranks == b.ranks && a.levels == b.levels && a.algorithms == b.algorithms &&
