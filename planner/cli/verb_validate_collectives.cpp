@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "planner/analysis/collectives.hpp"
+#include "planner/analysis/collectives_fit.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/catalogue.hpp"
@@ -11,6 +12,19 @@
 
 namespace shardplan::plan::cli {
 namespace {
+
+/// All curves as one line of the table of errors.
+CollectiveBar bar_of(const std::vector<CurveTest>& curves) {
+    CollectiveBar bar;
+    bar.what = "curves fitted on every second size, on the others";
+    std::vector<double> medians;
+    for (const CurveTest& curve : curves) {
+        medians.push_back(curve.tested.median);
+        bar.rows += curve.tested.rows;
+    }
+    bar.median = median_of(medians);
+    return bar;
+}
 
 void write_json(const Console& console, const std::vector<CollectiveBar>& bars,
                 const std::vector<CollectiveGroup>& groups,
@@ -132,7 +146,14 @@ int run_validate_collectives(const ValidateOptions& options, const Console& cons
     if (!rows) {
         return fail(console, rows.error());
     }
-    const auto bars = collective_bars(file->records, *rows);
+    const auto curves = test_curves(file->records);
+    if (!curves) {
+        return fail(console, curves.error());
+    }
+    auto bars = collective_bars(file->records, *rows);
+    if (!curves->empty()) {
+        bars.push_back(bar_of(*curves));
+    }
     const auto groups = score_collectives(file->records, *rows);
     if (console.json) {
         write_json(console, bars, groups, *rows, options.notes);

@@ -374,6 +374,26 @@ void add_send(const GroupPath& path, Lines& lines) {
     lines.add(Algorithm::ring, Protocol::simple, latency, slowest, half, ramp);
 }
 
+/// True if `other` is as fast at every size, so that `line` is never needed.
+bool is_dominated(const CostLine& line, const CostLine& other) {
+    const bool same_ramp = line.ramp == other.ramp || other.half.value() <= 0.0;
+    return same_ramp && other.latency <= line.latency &&
+           other.seconds_per_byte <= line.seconds_per_byte && other.half <= line.half;
+}
+
+/// Leaves out the lines from `first` on that others make superfluous; of equals the first stays.
+void prune(std::vector<CostLine>& lines, std::size_t first) {
+    for (std::size_t i = lines.size(); i-- > first;) {
+        for (std::size_t k = first; k < lines.size(); ++k) {
+            const bool equal = is_dominated(lines[k], lines[i]);
+            if (k != i && is_dominated(lines[i], lines[k]) && (!equal || k < i)) {
+                lines.erase(lines.begin() + static_cast<std::ptrdiff_t>(i));
+                break;
+            }
+        }
+    }
+}
+
 /// Reductions and gathers by everything that is allowed and does them.
 void add_exchange(const GroupPath& path, Collective op, Lines& lines) {
     const bool reduces_and_gathers = op == Collective::all_reduce;
@@ -426,6 +446,7 @@ CostLines cost_lines(const GroupPath& path) {
         const auto op = static_cast<Collective>(i);
         out.begin[i] = static_cast<std::uint32_t>(out.lines.size());
         add_lines(path, op, lines);
+        prune(out.lines, out.begin[i]);
         if (out.lines.size() == out.begin[i]) {
             // pipelined along the ring every byte passes every rank once per trip
             const auto n = static_cast<double>(path.ranks);

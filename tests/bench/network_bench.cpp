@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include "simulator/estimate/unit_time.hpp"
+#include "simulator/io/catalogue.hpp"
 #include "simulator/network/group_path.hpp"
 #include "tests/support/builders.hpp"
 
@@ -23,11 +24,16 @@ sim::Layout layout_of_65536() {
     return layout;
 }
 
+sim::Scenario on_65536_devices() {
+    sim::Scenario scenario = test::scenario(test::llama_3_70b(), test::dgx_h100(8192),
+                                            test::job(8192, 4096), test::megatron_core_stack());
+    scenario.fabrics = {*sim::load_fabric("nvswitch_hopper"), *sim::load_fabric("infiniband")};
+    return scenario;
+}
+
 /// The paths of all dimensions of a layout on 65,536 devices.
 void GroupPathsOfALayoutOn65536Devices(benchmark::State& state) {
-    const sim::Scenario scenario =
-        test::scenario(test::llama_3_70b(), test::dgx_h100(8192), test::job(8192, 4096),
-                       test::megatron_core_stack());
+    const sim::Scenario scenario = on_65536_devices();
     const sim::Layout layout = layout_of_65536();
     for (auto _ : state) {
         benchmark::DoNotOptimize(sim::paths_of(scenario, layout));
@@ -38,9 +44,7 @@ BENCHMARK(GroupPathsOfALayoutOn65536Devices);
 
 /// One collective over a path that is known.
 void CollectiveTimeOnAKnownPath(benchmark::State& state) {
-    const sim::Scenario scenario =
-        test::scenario(test::llama_3_70b(), test::dgx_h100(8192), test::job(8192, 4096),
-                       test::megatron_core_stack());
+    const sim::Scenario scenario = on_65536_devices();
     const sim::GroupPath path = path_of(scenario, layout_of_65536(), sim::Group::shard);
     double bytes = 1e6;
     for (auto _ : state) {
