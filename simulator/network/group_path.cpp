@@ -59,6 +59,13 @@ void set_profile(const FabricProfile* profile, PathLevel& level) {
     set(profile->low_latency_128, level.low_latency_128);
     set(profile->tree, level.tree);
     set(profile->in_switch, level.in_switch);
+    if (profile->buffers) {
+        const BufferProfile& b = *profile->buffers;
+        level.buffers = {b.channels ? b.channels->value : 0.0,
+                         b.channel_rate ? b.channel_rate->value : 0.0,
+                         Bytes(b.connection_buffers.value), Bytes(b.message_buffers.value),
+                         b.in_switch_buffers ? Bytes(b.in_switch_buffers->value) : Bytes()};
+    }
 }
 
 /// Device to device through host memory: every byte goes up one slot and down another, and is

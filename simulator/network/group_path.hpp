@@ -20,6 +20,17 @@ struct Transport {
     friend bool operator==(const Transport&, const Transport&) = default;
 };
 
+/// Buffers of the collective library on a level; see BufferProfile. Zero: not stated.
+struct Buffers {
+    double channels = 0.0;
+    double channel_rate = 0.0; ///< bytes/s
+    Bytes connection;
+    Bytes message;
+    Bytes in_switch;
+
+    friend bool operator==(const Buffers&, const Buffers&) = default;
+};
+
 /// One tier a group's traffic crosses, innermost first. Rates and latencies are those of a ring
 /// with plain stores; the Transports say how others differ.
 struct PathLevel {
@@ -39,6 +50,7 @@ struct PathLevel {
     /// that would close the ring is free.
     double chain_gain = 1.0;
     Transport low_latency, low_latency_128, tree, in_switch;
+    Buffers buffers;
 
     friend bool operator==(const PathLevel&, const PathLevel&) = default;
 };

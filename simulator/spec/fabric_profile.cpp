@@ -16,6 +16,26 @@ void describe(FieldVisitor& v, TransportProfile& x) {
           x.half_size);
 }
 
+void describe(FieldVisitor& v, BufferProfile& x) {
+    field(v, {"channels", "channels", "Channels of a communicator that stays inside."}, x.channels);
+    field(v,
+          {"channel_rate", "rate per channel",
+           "Bandwidth of cards for which the library opens one channel, before it doubles them."},
+          x.channel_rate);
+    field(v,
+          {"connection_buffers", "buffers of a connection",
+           "Bytes of one connection of one channel, all protocols.", true},
+          x.connection_buffers);
+    field(v,
+          {"message_buffers", "buffers of a message connection",
+           "Bytes of one connection of grouped sends and receives.", true},
+          x.message_buffers);
+    field(v,
+          {"in_switch_buffers", "buffers in the switch",
+           "Bytes a rank holds for reduction inside the switch."},
+          x.in_switch_buffers);
+}
+
 void describe(FieldVisitor& v, FabricProfile& x) {
     field(v, {"name", "name", "A kind of network: nvswitch, pcie, infiniband, ...", true}, x.name);
     field(v, {"arch", "architecture", "Architecture of the devices; empty: any other."}, x.arch);
@@ -54,6 +74,10 @@ void describe(FieldVisitor& v, FabricProfile& x) {
         {"relay_efficiency", "relay efficiency",
          "Share of a link's rate that a message keeps when a device passes it on for two others."},
         x.relay_efficiency);
+    field(v,
+          {"buffers", "buffers",
+           "Device memory of communicators; none: the stack's figure per communicator holds."},
+          x.buffers);
 }
 
 } // namespace shardplan::sim

@@ -19,6 +19,17 @@ struct TransportProfile {
     friend bool operator==(const TransportProfile&, const TransportProfile&) = default;
 };
 
+/// Device memory that the collective library takes for communicators over a kind of network.
+struct BufferProfile {
+    std::optional<Constant> channels;     ///< of a communicator that stays inside; scale-up only
+    std::optional<Constant> channel_rate; ///< bytes/s of cards for which it opens one; networks
+    Constant connection_buffers;          ///< bytes of one connection of one channel
+    Constant message_buffers;             ///< bytes of one connection of grouped sends and receives
+    std::optional<Constant> in_switch_buffers; ///< bytes for reduction inside the switch
+
+    friend bool operator==(const BufferProfile&, const BufferProfile&) = default;
+};
+
 /// What a kind of network costs on top of its nominal bandwidth, as Constants. One data file per
 /// kind ("nvswitch", "infiniband", ...), and further ones for architectures of devices whose links
 /// behave differently; names are those of ScaleupKind and FabricKind. The constants outside the
@@ -41,11 +52,13 @@ struct FabricProfile {
     /// Of the rate of a link a message keeps that a device passes on for two others (mesh without
     /// a link between them).
     std::optional<Constant> relay_efficiency;
+    std::optional<BufferProfile> buffers; ///< none: the stack's figure per communicator holds
 
     friend bool operator==(const FabricProfile&, const FabricProfile&) = default;
 };
 
 void describe(FieldVisitor& v, TransportProfile& x);
+void describe(FieldVisitor& v, BufferProfile& x);
 void describe(FieldVisitor& v, FabricProfile& x);
 
 } // namespace shardplan::sim
