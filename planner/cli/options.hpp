@@ -141,9 +141,9 @@ struct CalendarOptions {
 
 struct ValidateOptions {
     std::string runs;
-    std::string collectives;
     std::vector<std::string> by;
     bool notes = false; ///< also what was assumed for each record
+    std::string collectives = {};
 };
 
 } // namespace shardplan::plan::cli

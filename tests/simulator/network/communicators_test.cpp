@@ -44,7 +44,7 @@ TEST(Communicators, OfOneRankPerNodeNeedFewChannels) {
 TEST(Communicators, AllToAllHoldsBuffersForEveryPeer) {
     const sim::Scenario scenario = on("dgx-h100", 64);
     EXPECT_NEAR(message_memory(data_parallel(scenario, 64)).value() / mib, 2 * 63 * 4.0, 1e-9);
-    EXPECT_EQ(message_memory({}).value(), 0.0);
+    EXPECT_EQ(message_memory(sim::GroupPath{}).value(), 0.0);
 }
 
 TEST(Communicators, TakeTheFigureOfTheStackWhereTheNetworkStatesNone) {
