@@ -87,6 +87,7 @@ std::vector<sim::CollectiveRecord> curve_of(double share, double half) {
     }
     sim::Calibration truth;
     truth.entries = {
+        {"fabric.infiniband.bandwidth_efficiency", "infiniband", share, 0, 0, 0.0, 1, ""},
         {"fabric.infiniband.tree.bandwidth_efficiency", "infiniband", share, 0, 0, 0.0, 1, ""},
         {"fabric.infiniband.tree.half_size", "infiniband", half, 0, 0, 0.0, 1, ""}};
     const auto rows = predict_collectives(records, truth);

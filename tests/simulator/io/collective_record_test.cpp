@@ -34,10 +34,9 @@ TEST(CollectiveRecord, TakesForcedAlgorithmsFromTheEnvironment) {
     EXPECT_EQ(variable_in("NCCL_ALGO=Ring,NCCL_PROTO=LL", "NCCL_ALGO"), "Ring");
     EXPECT_FALSE(variable_in("MY_NCCL_ALGO=Ring", "NCCL_ALGO"));
     const auto off = parse_collective_records(
-        R"({"collective": "all_reduce", "env": "NCCL_NVLS_ENABLE=0 (ring)"
-})", "c.jsonl");
+        R"x({"collective": "all_reduce", "env": "NCCL_NVLS_ENABLE=0 (ring)"})x", "c.jsonl");
     ASSERT_TRUE(off);
-EXPECT_EQ(off->records.at(0).algorithm, "^NVLS,NVLSTree");
+    EXPECT_EQ(off->records.at(0).algorithm, "^NVLS,NVLSTree");
 }
 
 TEST(CollectiveRecord, ABadCellOrLineIsToldAndLosesNothingElse) {
