@@ -85,7 +85,7 @@ CommunicatorMemory communicators_of(const Scenario& scenario, const Layout& layo
     const bool hybrid = layout.shard_group > 0 && layout.shard_group < replicas;
     const auto add = [&](Group group, bool opens, bool messages) {
         if (!opens) return;
-        const GroupPath path = path_of(scenario, layout, group);
+        const GroupPath path = tiers_of(scenario, layout, group);
         const Bytes bytes = communicator_memory(path);
         if (bytes.value() <= 0.0) {
             ++out.others;

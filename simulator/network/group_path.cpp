@@ -280,7 +280,7 @@ void add_levels(const Scenario& scenario, const Layout& layout,
 
 } // namespace
 
-GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group) {
+GroupPath tiers_of(const Scenario& scenario, const Layout& layout, Group group) {
     const std::vector<StridedRanks> runs = ranks_of(layout, group);
     GroupPath path;
     for (const StridedRanks& run : runs)
@@ -288,6 +288,11 @@ GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group) {
     if (path.ranks <= 1 || scenario.cluster.node_groups.empty()) return path;
     set_policy(scenario, path);
     add_levels(scenario, layout, runs, path);
+    return path;
+}
+
+GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group) {
+    GroupPath path = tiers_of(scenario, layout, group);
     path.costs = cost_lines(path);
     return path;
 }

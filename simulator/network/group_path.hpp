@@ -94,6 +94,8 @@ struct GroupPath {
 
 /// The path of a group under a layout's placement. Constant time in the number of ranks.
 GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group);
+/// The same without `costs`, for those who ask for no times.
+GroupPath tiers_of(const Scenario& scenario, const Layout& layout, Group group);
 
 /// Ranks `first`, `first` + stride, ... (`size` of them) of a group; groups that are a product of
 /// dimensions have one such run per dimension, smallest stride first.
