@@ -45,6 +45,9 @@ struct CollectiveGroup {
     std::int64_t skipped = 0;
     std::int64_t flagged = 0; ///< predicted, but not counted in `time`
     ErrorFigures time;
+    /// Large messages stand so far below what the links should give that the system is probably
+    /// mistuned; empty: they do not.
+    std::string remark;
 
     friend bool operator==(const CollectiveGroup&, const CollectiveGroup&) = default;
 };
@@ -94,6 +97,9 @@ private:
 /// Errors: data files that are missing or broken, a calibration that names no constant.
 sim::Result<std::vector<CollectivePrediction>> predict_collectives(
     const std::vector<sim::CollectiveRecord>& records, const sim::Calibration& calibration);
+
+/// What to say of large messages whose median error is `median`; empty: nothing.
+std::string remark_on(double median);
 
 /// Figures by system, collective and band, in the order they first appear.
 std::vector<CollectiveGroup> score_collectives(

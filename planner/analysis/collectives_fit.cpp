@@ -145,21 +145,13 @@ void search(CollectiveSetup& setup, const std::vector<Point>& points, std::vecto
 /// Points of bandwidth-bound size far below what the links give.
 std::string flag_of(const std::vector<double>& errors, const std::vector<Point>& points) {
     constexpr double large = 16.0 * 1024 * 1024;
-    constexpr double suspicious = -0.35;
     std::vector<double> at_large;
     for (std::size_t i = 0; i < points.size(); ++i) {
         if (points[i].bytes >= large) {
             at_large.push_back(errors[i]);
         }
     }
-    const double median = median_of(at_large);
-    if (at_large.empty() || median > suspicious) {
-        return "";
-    }
-    const auto percent = static_cast<int>(std::lround(100.0 * (1.0 + median)));
-    return "large messages run at " + std::to_string(percent) +
-           " % of what these links should give; look for a card or a setting that is wrong before "
-           "planning with this";
+    return remark_on(median_of(at_large));
 }
 
 /// Records of one shape: same place, same ranks.

@@ -79,6 +79,17 @@ std::string_view name_of(SizeBand band) {
     return ">= 16 MiB";
 }
 
+std::string remark_on(double median) {
+    constexpr double suspicious = -0.35;
+    if (median > suspicious) {
+        return "";
+    }
+    const auto percent = static_cast<int>(std::lround(100.0 * (1.0 + median)));
+    return "large messages run at " + std::to_string(percent) +
+           " % of what these links should give; look for a card or a setting that is wrong before "
+           "planning with this";
+}
+
 std::vector<CollectiveGroup> score_collectives(
     const std::vector<sim::CollectiveRecord>& records,
     const std::vector<CollectivePrediction>& predictions) {
@@ -94,7 +105,7 @@ std::vector<CollectiveGroup> score_collectives(
             ++g;
         }
         if (g == groups.size()) {
-            groups.push_back({record.system, record.collective, band, 0, 0, 0, {}});
+            groups.push_back({record.system, record.collective, band, 0, 0, 0, {}, {}});
             errors.emplace_back();
         }
         ++groups[g].records;
@@ -109,6 +120,9 @@ std::vector<CollectiveGroup> score_collectives(
     }
     for (std::size_t g = 0; g < groups.size(); ++g) {
         groups[g].time = error_figures(errors[g]);
+        if (groups[g].band == SizeBand::from_16_mib) {
+            groups[g].remark = remark_on(groups[g].time.bias);
+        }
     }
     return groups;
 }

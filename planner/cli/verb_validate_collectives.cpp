@@ -58,6 +58,9 @@ void write_json(const Console& console, const std::vector<CollectiveBar>& bars,
                 .member("p90", group.time.p90)
                 .member("bias", group.time.bias);
         }
+        if (!group.remark.empty()) {
+            json.member("remark", group.remark);
+        }
         json.end_object();
     }
     json.end_array().begin_array("rows");
@@ -129,6 +132,12 @@ void print_groups(const Console& console, const std::vector<CollectiveGroup>& gr
     }
     print_heading(console.out, "By system, collective and size", console.color);
     table.print(console.out, console.color, 2);
+    for (const CollectiveGroup& group : groups) {
+        if (!group.remark.empty()) {
+            console.out << fmt::format("{}, {}: {}\n", group.system, group.collective,
+                                       group.remark);
+        }
+    }
 }
 
 } // namespace

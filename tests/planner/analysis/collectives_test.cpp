@@ -79,6 +79,16 @@ TEST(Collectives, AFaultIsFlaggedAndStaysOutOfTheFigures) {
     EXPECT_EQ(groups[0].time.rows, 1);
 }
 
+TEST(Collectives, ASystemFarBelowItsLinksIsRemarkedOn) {
+    sim::CollectiveRecord slow = record(1, 1 << 28);
+    const auto rows = predict({slow});
+    slow.time_us = 3.0 * rows[0].time_us;
+    const auto groups = score_collectives({slow}, rows);
+    EXPECT_NE(groups[0].remark.find("33 % of what these links should give"), std::string::npos);
+    slow.time_us = 1.2 * rows[0].time_us;
+    EXPECT_EQ(score_collectives({slow}, rows)[0].remark, "");
+}
+
 /// A curve as a network with these constants would give it.
 std::vector<sim::CollectiveRecord> curve_of(double share, double half) {
     std::vector<sim::CollectiveRecord> records;
