@@ -152,9 +152,10 @@ struct CalendarOptions {
 struct ValidateOptions {
     std::string runs;
     std::vector<std::string> by;
-    bool notes = false;       ///< also what was assumed for each record
-    bool sweeps = false;      ///< every sweep, not only the groups
-    std::string kernels = {}; ///< kernel records, in place of runs
+    bool notes = false;           ///< also what was assumed for each record
+    bool sweeps = false;          ///< every sweep, not only the groups
+    std::string kernels = {};     ///< kernel records, in place of runs
+    std::string collectives = {}; ///< timings of collectives, in place of runs
 };
 
 struct CalibrateVerbOptions {

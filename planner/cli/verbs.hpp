@@ -39,5 +39,7 @@ int run_calibrate(const CalibrateVerbOptions& options, const Console& console);
 void print_problems(const Console& console, const sim::RunRecords& runs);
 /// The same of single kernels: what `run_validate` does with `kernels`.
 int run_validate_kernels(const ValidateOptions& options, const Console& console);
+/// The same of collectives: what `run_validate` does with `collectives`.
+int run_validate_collectives(const ValidateOptions& options, const Console& console);
 
 } // namespace shardplan::plan::cli

@@ -4,6 +4,7 @@
 #include "simulator/io/apply_calibration.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "simulator/io/catalogue_files.hpp"
+#include "simulator/network/ring_search.hpp"
 #include "simulator/spec/cluster_check.hpp"
 #include "simulator/units/in_quotes.hpp"
 #include "simulator/units/text.hpp"
@@ -175,6 +176,24 @@ std::vector<std::string_view> fabric_names(const Cluster& cluster) {
     return names;
 }
 
+/// The profile of a kind of network between these devices: the one of their architecture where
+/// there is one, else the one for any. nullptr: nobody describes the kind.
+const FabricProfile* profile_for(const std::vector<FabricProfile>& profiles, std::string_view name,
+                                 const std::vector<Device>& devices) {
+    const FabricProfile* found = nullptr;
+    for (const FabricProfile& profile : profiles) {
+        if (profile.name != name) {
+            continue;
+        }
+        const bool is_theirs = !profile.arch.empty() && !devices.empty() &&
+                               devices.front().arch.starts_with(profile.arch);
+        if (is_theirs || (profile.arch.empty() && found == nullptr)) {
+            found = &profile;
+        }
+    }
+    return found;
+}
+
 } // namespace
 
 Result<Cluster> resize(Cluster cluster, std::int64_t gpus, std::string_view where) {
@@ -248,16 +267,16 @@ Result<Scenario> assemble_scenario(ModelSpec model, Cluster cluster, Job job, St
         scenario.devices.push_back(std::move(device).value());
     }
     for (const std::string_view name : fabric_names(cluster)) {
-        const auto it = std::find_if(catalogue.fabrics.begin(), catalogue.fabrics.end(),
-                                     [&](const FabricProfile& f) { return f.name == name; });
-        if (it == catalogue.fabrics.end()) {
+        const FabricProfile* profile = profile_for(catalogue.fabrics, name, scenario.devices);
+        if (profile == nullptr) {
             return Error{ErrorCode::not_found, "cluster.fabric.kind",
                          "there is no profile of the network " + in_quotes(name),
                          "add topologies/fabrics/" + std::string(name) + ".json"};
         }
-        scenario.fabrics.push_back(*it);
+        scenario.fabrics.push_back(*profile);
     }
     scenario.model = std::move(model);
+    scenario.mesh_rings = mesh_rings(cluster);
     scenario.cluster = std::move(cluster);
     scenario.job = std::move(job);
     scenario.stack = std::move(stack);

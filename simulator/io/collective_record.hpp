@@ -9,8 +9,8 @@
 #include "simulator/units/result.hpp"
 
 /// Collective records: timings of one collective that somebody measured, one JSON object per line
-/// or one row of an nccl-tests log. A key that is null or absent is not known; keys that are not
-/// named here are ignored.
+/// or one row of an nccl-tests log; simulator/io/schema/collective_record.md. A key that is null or
+/// absent is not known; keys that are not named here are ignored.
 namespace shardplan::sim {
 
 /// The network between the nodes of a collective record.

@@ -142,7 +142,12 @@ Term explain_memory(const MemoryInputs& in, const Layout& layout, const Placemen
                 "a block's working set",
                 constants.fragmentation.value, constants.phase_slack.value);
         } else if (kind == TensorKind::communicators) {
-            detail = fmt::format("{} each{}", to_text(Bytes(constants.communicator.value)),
+            const CommunicatorMemory opened = communicators_of(in.scenario, layout);
+            const std::string others =
+                opened.others > 0 ? fmt::format(", {} more of {} each", opened.others,
+                                                to_text(Bytes(constants.communicator.value)))
+                                  : "";
+            detail = fmt::format("buffers {}{}{}", to_text(opened.buffers), others,
                                  layout.pp > 1 ? " and the channels of pipeline messages" : "");
         }
         parts.push_back({kind, std::string(name_of(kind)), c.at_peak[kind].value(),

@@ -33,14 +33,26 @@ const LivePeak* peak_of(const StageFigures& figures, Phase phase) {
     }
 }
 
-/// Communicators of more than one rank that this layout opens on a rank.
-int communicators(const Layout& layout) {
-    const double replicas = static_cast<double>(layout.dp) * layout.cp;
-    int groups = (layout.tp > 1 ? 1 : 0) + (layout.cp > 1 ? 1 : 0) + (replicas > 1.0 ? 1 : 0) +
-                 (layout.ep > 1 ? 1 : 0);
-    const bool hybrid = layout.shard_group > 0 && layout.shard_group < replicas;
-    groups += hybrid ? 1 : 0;
-    return groups;
+/// What the paths of a layout's groups, and so its communicators, follow from.
+CommunicatorKey communicator_key(const Layout& l) {
+    return {l.dp,
+            l.shard_group,
+            std::uint32_t{l.tp} << 16U | l.cp,
+            std::uint32_t{l.pp} << 16U | l.ep,
+            std::uint32_t{l.etp} << 8U | l.order,
+            static_cast<std::uint32_t>(l.cp_kind)};
+}
+
+/// The communicators of a layout; those of the last one are kept.
+const CommunicatorMemory& communicators(const MemoryInputs& in, const Layout& layout,
+                                        MemoryCache& cache) {
+    MemoryCache::Impl& kept = cache.impl();
+    const CommunicatorKey key = communicator_key(layout);
+    if (key != kept.communicator_key) {
+        kept.communicators = communicators_of(in.scenario, layout);
+        kept.communicator_key = key;
+    }
+    return kept.communicators;
 }
 
 /// Memory outside the allocator: the driver's context and the collective library's buffers.
@@ -50,10 +62,13 @@ struct Outside {
     double channels = 0.0; ///< buffers of messages between stages
     double communicators = 0.0;
 };
-Outside outside_of(const StackMemory& memory, const Layout& layout) {
+Outside outside_of(const MemoryInputs& in, const Layout& layout, MemoryCache& cache) {
+    const StackMemory& memory = in.scenario.stack.memory;
+    const CommunicatorMemory& opened = communicators(in, layout, cache);
     Outside out;
     out.context = memory.context.value;
-    out.groups = communicators(layout) * memory.communicator.value;
+    out.groups =
+        opened.buffers.value() + static_cast<double>(opened.others) * memory.communicator.value;
     out.channels = layout.pp > 1 ? memory.message_channel.value : 0.0;
     out.communicators = out.groups + out.channels;
     return out;
@@ -271,13 +286,13 @@ void set_host(const MemoryInputs& in, const Layout& layout, const StageParameter
 }
 
 void evaluate_class(const MemoryInputs& in, const Layout& layout, const LayoutMemory& memory,
-                    const RankClass& rank_class, bool large, ClassMemory& out) {
+                    const RankClass& rank_class, bool large, MemoryCache& cache, ClassMemory& out) {
     const StackMemory& rules = in.scenario.stack.memory;
     const auto stage = static_cast<std::size_t>(rank_class.stage);
     const StateFigures& states = memory.state(stage);
     const StageFigures figures = stage_figures(in, memory, stage);
     const WorkingSets sets = working_sets(in, layout, memory, states, figures, large);
-    const Outside outside = outside_of(rules, layout);
+    const Outside outside = outside_of(in, layout, cache);
     const Bands bands = bands_of(rules, sets);
     out.stage = rank_class.stage;
     out.node_group = rank_class.node_group;
@@ -355,7 +370,7 @@ public:
           classes_(placement.classes),
           memory_(layout_memory(in, layout, placement, cache)),
           large_(large_workspaces(in, cache)),
-          outside_(outside_of(in.scenario.stack.memory, layout)) {}
+          outside_(outside_of(in, layout, cache)) {}
 
     MemoryHeadline run() {
         // With one node group a class is a stage.
@@ -463,7 +478,7 @@ void evaluate_memory(const MemoryInputs& in, const Layout& layout, const Placeme
     for (std::size_t i = 0; i < placement.classes.size(); ++i) {
         const RankClass& rank_class = placement.classes[i];
         evaluate_class(in, layout, memory, rank_class,
-                       large[static_cast<std::size_t>(rank_class.node_group)], out[i]);
+                       large[static_cast<std::size_t>(rank_class.node_group)], cache, out[i]);
     }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -9,6 +11,7 @@
 #include "simulator/memory/profile.hpp"
 #include "simulator/memory/stage_outline.hpp"
 #include "simulator/memory/states.hpp"
+#include "simulator/network/communicators.hpp"
 
 /// Private to simulator/memory: the cached parts of an estimate, each keyed by the projection of
 /// the Layout that it reads.
@@ -134,6 +137,8 @@ struct UnitHash {
     std::size_t operator()(const UnitKey& key) const;
 };
 
+using CommunicatorKey = std::array<std::uint32_t, 6>;
+
 struct MemoryCache::Impl {
     std::unordered_map<ShardingKey, ShardedUnits, ShardingHash> units;
     /// Profiles of units without experts, for models that have some: how experts are split does not
@@ -148,7 +153,10 @@ struct MemoryCache::Impl {
     std::vector<StateFigures> states;   ///< by structure
     std::vector<bool> large_workspaces; ///< by node group
     std::vector<ChunkFigures> scratch;  ///< by group of chunks
-    bool keep_ops = false;              ///< explain reads the operators of units
+    /// Of the last layout.
+    CommunicatorKey communicator_key{};
+    CommunicatorMemory communicators;
+    bool keep_ops = false; ///< explain reads the operators of units
 };
 
 /// Bytes on a rank of one stage besides its states.

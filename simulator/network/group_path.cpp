@@ -1,135 +1,14 @@
 #include "simulator/network/group_path.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
+
+#include "simulator/network/algorithms.hpp"
+#include "simulator/network/ring_search.hpp"
 
 namespace shardplan::sim {
-
-namespace {
-
-/// Degrees and strides of a layout in its rank order, with the expert dimensions cut out of the
-/// ranks of one stage (tp x cp x dp).
-class RankGrid {
-public:
-    explicit RankGrid(const Layout& layout) : layout_(layout) {
-        std::int64_t stride = 1;
-        bool ep_seen = false;
-        for (const Dim dim : order_of(layout.order)) {
-            switch (dim) {
-                case Dim::ep:
-                    ep_seen = true;
-                    continue;
-                case Dim::pp:
-                    below_pp_ = stride;
-                    break;
-                case Dim::dp:
-                    ep_before_dp_ = ep_seen;
-                    break;
-                case Dim::tp:
-                case Dim::cp:
-                    break;
-            }
-            stride_[static_cast<std::size_t>(dim)] = stride;
-            stride *= degree(dim);
-        }
-    }
-
-    [[nodiscard]] std::int64_t degree(Dim dim) const {
-        switch (dim) {
-            case Dim::tp:
-                return layout_.tp;
-            case Dim::cp:
-                return layout_.cp;
-            case Dim::ep:
-                return layout_.ep;
-            case Dim::dp:
-                return layout_.dp;
-            case Dim::pp:
-                return layout_.pp;
-        }
-        return 1;
-    }
-    [[nodiscard]] StridedRanks along(Dim dim) const {
-        return {stride_[static_cast<std::size_t>(dim)], degree(dim)};
-    }
-    /// The expert grid: etp innermost, then ep and the copies of the experts in the order in which
-    /// ep and dp stand. Source: Megatron-Core, parallel_state.py, expert rank generator.
-    [[nodiscard]] std::vector<StridedRanks> experts(Group group) const {
-        const std::int64_t stage_ranks =
-            std::int64_t{layout_.tp} * layout_.cp * std::int64_t{layout_.dp};
-        const std::int64_t etp = etp_of(layout_);
-        const std::int64_t ep = layout_.ep;
-        const std::int64_t copies = std::max<std::int64_t>(1, stage_ranks / (etp * ep));
-        if (group == Group::etp) return spread({1, etp});
-        const bool is_ep = group == Group::ep;
-        const bool is_inner = is_ep == ep_before_dp_;
-        const std::int64_t size = is_ep ? ep : copies;
-        const std::int64_t other = is_ep ? copies : ep;
-        return spread({is_inner ? etp : etp * other, size});
-    }
-
-private:
-    /// A run over the ranks of one stage, as ranks of the cluster: pipeline stages may stand
-    /// between them.
-    [[nodiscard]] std::vector<StridedRanks> spread(StridedRanks run) const {
-        const std::int64_t pp = layout_.pp;
-        if (pp == 1 || run.stride * run.size <= below_pp_) return {run};
-        if (run.stride >= below_pp_) return {{run.stride * pp, run.size}};
-        const std::int64_t inner = below_pp_ / run.stride;
-        return {{run.stride, inner}, {below_pp_ * pp, run.size / inner}};
-    }
-
-    const Layout& layout_;
-    std::array<std::int64_t, 5> stride_{};
-    std::int64_t below_pp_ = 1; ///< ranks of a stage that neighbour one another
-    bool ep_before_dp_ = true;
-};
-
-/// Splits the product of runs into its innermost `wanted` ranks and the rest.
-void split_runs(const std::vector<StridedRanks>& runs, std::int64_t wanted,
-                std::vector<StridedRanks>& inner, std::vector<StridedRanks>& outer) {
-    for (const StridedRanks& run : runs) {
-        const std::int64_t taken = std::gcd(run.size, std::max<std::int64_t>(1, wanted));
-        if (taken > 1) inner.push_back({run.stride, taken});
-        if (run.size / taken > 1) outer.push_back({run.stride * taken, run.size / taken});
-        wanted /= taken;
-    }
-}
-
-} // namespace
-
-std::vector<StridedRanks> ranks_of(const Layout& layout, Group group) {
-    const RankGrid grid(layout);
-    std::vector<StridedRanks> runs;
-    switch (group) {
-        case Group::tp:
-            return {grid.along(Dim::tp)};
-        case Group::cp:
-            return {grid.along(Dim::cp)};
-        case Group::pp:
-            return {grid.along(Dim::pp)};
-        case Group::dp:
-            return {grid.along(Dim::dp)};
-        case Group::ep:
-        case Group::etp:
-        case Group::expert_dp:
-            return grid.experts(group);
-        case Group::dp_cp:
-        case Group::shard:
-        case Group::replica:
-            break;
-    }
-    runs = {grid.along(Dim::cp), grid.along(Dim::dp)};
-    std::sort(runs.begin(), runs.end(),
-              [](const StridedRanks& a, const StridedRanks& b) { return a.stride < b.stride; });
-    if (group == Group::dp_cp) return runs;
-    std::vector<StridedRanks> inner;
-    std::vector<StridedRanks> outer;
-    split_runs(runs, shard_ranks(layout), inner, outer);
-    return group == Group::shard ? inner : outer;
-}
 
 namespace {
 
@@ -171,6 +50,24 @@ void set_profile(const FabricProfile* profile, const LinkBandwidth& link, PathLe
     level.launch_latency = Seconds(profile->launch_latency.value);
     level.half_size = Bytes(profile->half_size.value);
     level.ramp = profile->ramp.source.empty() ? 1.0 : profile->ramp.value;
+    if (profile->floor_latency) level.floor_latency = Seconds(profile->floor_latency->value);
+    const double whole = profile->bandwidth_efficiency.value;
+    const auto set = [whole](const std::optional<TransportProfile>& from, Transport& to) {
+        if (!from || whole <= 0.0) return;
+        to = {from->bandwidth_efficiency.value / whole, Seconds(from->step_latency.value),
+              Bytes(from->half_size.value)};
+    };
+    set(profile->low_latency, level.low_latency);
+    set(profile->low_latency_128, level.low_latency_128);
+    set(profile->tree, level.tree);
+    set(profile->in_switch, level.in_switch);
+    if (profile->buffers) {
+        const BufferProfile& b = *profile->buffers;
+        level.buffers = {b.channels ? b.channels->value : 0.0,
+                         b.channel_rate ? b.channel_rate->value : 0.0,
+                         Bytes(b.connection_buffers.value), Bytes(b.message_buffers.value),
+                         b.in_switch_buffers ? Bytes(b.in_switch_buffers->value) : Bytes()};
+    }
 }
 
 /// Device to device through host memory: every byte goes up one slot and down another, and is
@@ -185,25 +82,75 @@ Bandwidth through_host(const NodeTemplate& node) {
     return rate;
 }
 
-/// Inside one scale-up domain for a group with `members` of its ranks there.
-PathLevel scaleup_level(const Scenario& scenario, const NodeTemplate& node, std::int64_t domain,
-                        std::int64_t members) {
+/// Rings of a group of `members` neighbours at `stride` in a node with links between its devices;
+/// nothing where it states none.
+std::optional<Rings> rings_in_node(const Scenario& scenario, std::size_t group, std::int64_t used,
+                                   std::int64_t stride, std::int64_t members) {
+    const auto node_group = static_cast<std::int64_t>(group);
+    for (const MeshRings& m : scenario.mesh_rings) {
+        if (m.node_group == node_group && m.used == used && m.stride == stride &&
+            m.size == members) {
+            return Rings{m.count, m.relayed};
+        }
+    }
+    const NodeTemplate& node = scenario.cluster.node_groups[group].node;
+    if (node.links.empty()) return std::nullopt;
+    const LinkGraph graph = link_graph(node);
+    if (graph.devices < used) return std::nullopt;
+    return fewest_rings(graph, used, stride, members);
+}
+
+/// A group of a scale-up domain: where its ranks are.
+struct InDomain {
+    std::size_t node_group = 0;
+    std::int64_t domain = 1;  ///< devices
+    std::int64_t members = 1; ///< ranks of the group in one domain
+    std::int64_t used = 1;    ///< devices of the domain the layout uses
+    std::int64_t stride = 1;
+};
+
+/// A mesh: a rank reaches each neighbour over links of its own, and those to others lie idle.
+void set_mesh(const Scenario& scenario, const InDomain& in, const FabricProfile* profile,
+              PathLevel& level) {
+    const auto members = static_cast<double>(std::max<std::int64_t>(2, in.members));
+    const Bandwidth whole = level.per_rank;
+    const NodeTemplate& node = scenario.cluster.node_groups[in.node_group].node;
+    const bool nvlink = node.scaleup.kind == ScaleupKind::nvlink_mesh;
+    const auto rings = nvlink
+                           ? rings_in_node(scenario, in.node_group, in.used, in.stride, in.members)
+                           : std::nullopt;
+    if (!rings) {
+        const Bandwidth pair = whole / static_cast<double>(in.domain - 1);
+        level.per_rank = pair * (members - 1.0);
+        level.per_link = pair;
+        level.chain_gain = members / (members - 1.0);
+        return;
+    }
+    const LinkGraph graph = link_graph(node);
+    const double kept = profile != nullptr ? profile->bandwidth_efficiency.value : 1.0;
+    const Bandwidth link = graph.per_link * kept;
+    level.per_link = link;
+    level.per_rank = link * static_cast<double>(rings->count);
+    if (rings->relayed && profile != nullptr && profile->relay_efficiency) {
+        level.per_rank = level.per_rank * profile->relay_efficiency->value;
+    }
+    if (rings->count == 0) level.per_rank = level.per_link = through_host(node);
+}
+
+/// Inside one scale-up domain.
+PathLevel scaleup_level(const Scenario& scenario, const InDomain& in) {
+    const NodeTemplate& node = scenario.cluster.node_groups[in.node_group].node;
     const Scaleup& s = node.scaleup;
     PathLevel level;
     level.name = name_of(s.kind);
+    level.is_scaleup = true;
     const FabricProfile* profile = profile_of(scenario, level.name);
     set_profile(profile, s.per_device, level);
     if (s.latency.value() > 0.0) level.step_latency = s.latency;
     level.per_rank = planned(s.per_device, profile);
+    level.per_link = level.per_rank;
     const bool mesh = s.kind == ScaleupKind::nvlink_mesh || s.kind == ScaleupKind::xgmi_mesh;
-    if (mesh && domain > 1) {
-        // a rank reaches each neighbour over links of its own; those to other ranks lie idle
-        const Bandwidth pair = level.per_rank / static_cast<double>(domain - 1);
-        level.per_rank = pair * static_cast<double>(std::max<std::int64_t>(1, members - 1));
-        level.per_link = pair;
-    } else {
-        level.per_link = level.per_rank;
-    }
+    if (mesh && in.domain > 1) set_mesh(scenario, in, profile, level);
     if (s.kind == ScaleupKind::none || !s.peer_access) {
         const Bandwidth host = through_host(node);
         if (host.value() > 0.0) {
@@ -211,8 +158,9 @@ PathLevel scaleup_level(const Scenario& scenario, const NodeTemplate& node, std:
         }
         level.per_link = level.per_rank;
     }
-    level.members = members;
-    level.sharing_groups = std::max<std::int64_t>(1, domain / std::max<std::int64_t>(1, members));
+    level.members = in.members;
+    level.sharing_groups =
+        std::max<std::int64_t>(1, in.domain / std::max<std::int64_t>(1, in.members));
     return level;
 }
 
@@ -220,6 +168,7 @@ PathLevel scaleup_level(const Scenario& scenario, const NodeTemplate& node, std:
 PathLevel host_level(const Scenario& scenario, const NodeTemplate& node) {
     PathLevel level;
     level.name = name_of(ScaleupKind::pcie);
+    level.is_scaleup = true;
     const FabricProfile* profile = profile_of(scenario, level.name);
     set_profile(profile, node.host.pcie_per_device, level);
     level.per_rank =
@@ -248,17 +197,27 @@ PathLevel nic_level(const Scenario& scenario, const NodeTemplate& node) {
     return level;
 }
 
-/// The node kind whose links are slowest; a collective waits for it.
-const NodeTemplate& slowest_node(const Cluster& cluster) {
-    const NodeTemplate* slowest = &cluster.node_groups.front().node;
-    const auto nic_rate = [](const NodeTemplate& n) {
+/// The node group whose links are slowest; a collective waits for it.
+std::size_t slowest_group(const Cluster& cluster) {
+    const auto nic_rate = [](const NodeGroup& group) {
+        const NodeTemplate& n = group.node;
         return usable(n.nics.per_nic).value() * static_cast<double>(n.nics.count) /
                static_cast<double>(std::max<std::int64_t>(1, n.devices));
     };
-    for (const NodeGroup& group : cluster.node_groups) {
-        if (nic_rate(group.node) < nic_rate(*slowest)) slowest = &group.node;
+    std::size_t slowest = 0;
+    for (std::size_t i = 1; i < cluster.node_groups.size(); ++i) {
+        if (nic_rate(cluster.node_groups[i]) < nic_rate(cluster.node_groups[slowest])) slowest = i;
     }
-    return *slowest;
+    return slowest;
+}
+
+/// What the policy of the stack allows.
+void set_policy(const Scenario& scenario, GroupPath& path) {
+    const CommPolicy& policy = scenario.stack.collectives;
+    const bool on_cpus = !scenario.devices.empty() && scenario.devices.front().arch == "x86_64";
+    path.algorithms = allowed_algorithms(policy, on_cpus);
+    path.protocols = allowed_protocols(policy);
+    path.servers = policy.servers;
 }
 
 } // namespace
@@ -274,15 +233,14 @@ double spread_of(const FabricProfile& profile, bool measured) {
     return std::sqrt(bandwidth * bandwidth + half * half + power * power);
 }
 
-GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group) {
-    const std::vector<StridedRanks> runs = ranks_of(layout, group);
-    GroupPath path;
-    for (const StridedRanks& run : runs)
-        path.ranks *= run.size;
-    if (path.ranks <= 1 || scenario.cluster.node_groups.empty()) return path;
+namespace {
 
+/// The tiers of a group of several ranks.
+void add_levels(const Scenario& scenario, const Layout& layout,
+                const std::vector<StridedRanks>& runs, GroupPath& path) {
     const std::int64_t all = rank_count(layout);
-    const NodeTemplate& node = slowest_node(scenario.cluster);
+    const std::size_t slowest = slowest_group(scenario.cluster);
+    const NodeTemplate& node = scenario.cluster.node_groups[slowest].node;
     const std::int64_t devices = std::max<std::int64_t>(1, node.devices);
     std::int64_t domain = node.scaleup.domain_devices > 0 ? node.scaleup.domain_devices : devices;
     // a fabric of this kind is the scale-up network itself
@@ -291,7 +249,8 @@ GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group) {
 
     const std::int64_t in_domain = members_within(runs, domain, all);
     if (in_domain > 1) {
-        path.levels.push_back(scaleup_level(scenario, node, domain, in_domain));
+        const InDomain in{slowest, domain, in_domain, std::min(all, domain), runs.front().stride};
+        path.levels.push_back(scaleup_level(scenario, in));
         reached = in_domain;
     }
     if (reached < path.ranks && domain < devices) {
@@ -304,7 +263,7 @@ GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group) {
             reached = in_node;
         }
     }
-    if (reached == path.ranks) return path;
+    if (reached == path.ranks) return;
 
     const PathLevel nic = nic_level(scenario, node);
     const std::int64_t sharing = std::max<std::int64_t>(1, std::max(devices, domain) / reached);
@@ -326,10 +285,28 @@ GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group) {
                                         ? members_within(runs, tier.nodes_per_group * devices, all)
                                         : path.ranks;
         if (inside > reached) add_level(inside);
-        if (reached == path.ranks) return path;
+        if (reached == path.ranks) return;
         oversubscription *= std::max(1.0, tier.oversubscription);
     }
     add_level(path.ranks);
+}
+
+} // namespace
+
+GroupPath tiers_of(const Scenario& scenario, const Layout& layout, Group group) {
+    const std::vector<StridedRanks> runs = ranks_of(layout, group);
+    GroupPath path;
+    for (const StridedRanks& run : runs)
+        path.ranks *= run.size;
+    if (path.ranks <= 1 || scenario.cluster.node_groups.empty()) return path;
+    set_policy(scenario, path);
+    add_levels(scenario, layout, runs, path);
+    return path;
+}
+
+GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group) {
+    GroupPath path = tiers_of(scenario, layout, group);
+    path.costs = cost_lines(path);
     return path;
 }
 

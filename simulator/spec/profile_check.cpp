@@ -36,6 +36,11 @@ constexpr auto units = std::to_array<std::pair<std::string_view, std::string_vie
     {"slice_host", "s"},
     {"step_latency", "s"},
     {"launch_latency", "s"},
+    {"floor_latency", "s"},
+    {"channel_rate", "B/s"},
+    {"connection_buffers", "B"},
+    {"message_buffers", "B"},
+    {"in_switch_buffers", "B"},
     {"kernel_time", "s"},
 });
 

@@ -16,6 +16,18 @@
 
 namespace shardplan::sim {
 
+/// Rings through the devices of a node that share no link of its graph; see ring_search.hpp.
+struct MeshRings {
+    std::int64_t node_group = 0;
+    std::int64_t used = 0;   ///< devices of the node that the layout uses
+    std::int64_t stride = 1; ///< between the ranks of a group
+    std::int64_t size = 2;   ///< ranks of a group in the node
+    std::int64_t count = 0;  ///< of the group that has the fewest
+    bool relayed = false;    ///< a device passes messages on for two others
+
+    friend bool operator==(const MeshRings&, const MeshRings&) = default;
+};
+
 /// What is given: everything an estimate depends on besides the layout, already loaded.
 struct Scenario {
     ModelSpec model;
@@ -26,6 +38,8 @@ struct Scenario {
     std::vector<Device> devices;        ///< the products the cluster's node groups name, same order
     std::vector<FabricProfile> fabrics; ///< the kinds the cluster uses
     std::vector<Assumption> assumptions; ///< defaults taken while loading
+    /// Found while loading where node groups state links between devices; not in files.
+    std::vector<MeshRings> mesh_rings;
 
     friend bool operator==(const Scenario&, const Scenario&) = default;
 };

@@ -208,6 +208,8 @@ void describe(FieldVisitor& v, StackProfile& x) {
     field(v, {"states", "states", "How the states of the optimizer are held."}, x.states);
     field(v, {"memory", "memory", "Memory behaviour."}, x.memory);
     field(v, {"time", "time", "Time behaviour."}, x.time);
+    field(v, {"collectives", "collectives", "Library and algorithms of the collectives."},
+          x.collectives);
 }
 
 } // namespace shardplan::sim

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "simulator/spec/comm_policy.hpp"
 #include "simulator/spec/device.hpp"
 #include "simulator/spec/fields.hpp"
 #include "simulator/spec/layout.hpp"
@@ -178,6 +179,7 @@ struct StackProfile {
     StateRules states;
     StackMemory memory;
     StackTime time;
+    CommPolicy collectives;
 
     friend bool operator==(const StackProfile&, const StackProfile&) = default;
 };

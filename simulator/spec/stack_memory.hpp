@@ -16,7 +16,9 @@ struct StackMemory {
     Constant workspace_older;   ///< the same before 9.0
     Constant grouped_workspace; ///< added where experts run as grouped products
     Constant grouped_workspace_older; ///< the same before 9.0
-    Constant communicator; ///< bytes outside the allocator per communicator of more than one rank
+    /// Bytes outside the allocator per communicator of more than one rank, where the profile of its
+    /// network states no buffers.
+    Constant communicator;
     Constant message_channel; ///< bytes outside the allocator for pipeline messages
     Constant bucket_bytes;    ///< one gradient reduction or parameter gathering bucket
     Constant fragmentation; ///< share of the bytes that are not persistent which is reserved beyond

@@ -9,14 +9,17 @@ namespace shardplan::plan::cli {
 
 inline void add_validate(CLI::App& app, Everything& all) {
     CLI::App* validate = add_verb(app, all, help::validate);
-    auto* runs =
-        validate->add_option("--runs", all.validate.runs, "run records, one JSON object per line")
-            ->type_name("FILE");
-    validate
-        ->add_option("--kernels", all.validate.kernels,
-                     "kernel records, one JSON object per line: each kernel against its timing")
-        ->excludes(runs)
-        ->type_name("FILE");
+    CLI::Option_group* measured =
+        validate->add_option_group("measurements", "what to predict and compare with");
+    const auto add = [&](const char* flag, std::string& file, const char* doc) {
+        measured->add_option(flag, file, doc)->type_name("FILE");
+    };
+    add("--runs", all.validate.runs, "run records, one JSON object per line");
+    add("--kernels", all.validate.kernels,
+        "kernel records, one JSON object per line: each kernel against its timing");
+    add("--collectives", all.validate.collectives,
+        "timings of collectives, one JSON object per line, or a log of nccl-tests");
+    measured->require_option(1);
     const auto listed = [](const std::vector<std::string>& names) {
         std::string out;
         for (const std::string& name : names) {
@@ -33,9 +36,6 @@ inline void add_validate(CLI::App& app, Everything& all) {
     validate->add_flag("--notes", all.validate.notes, "with --json: what each row assumed");
     validate->add_flag("--sweeps", all.validate.sweeps, "every sweep, not only their groups");
     validate->callback([&all] {
-        if (all.validate.runs.empty() && all.validate.kernels.empty()) {
-            throw CLI::RequiredError("--runs or --kernels");
-        }
         all.verb = [&all](const Console& console) { return run_validate(all.validate, console); };
     });
 }

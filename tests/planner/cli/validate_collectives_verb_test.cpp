@@ -1,0 +1,54 @@
+#include <gtest/gtest.h>
+
+#include "tests/planner/cli/run_verb.hpp"
+
+namespace shardplan::plan::cli {
+namespace {
+
+using test::Answer;
+using test::parsed;
+using test::run_verb;
+using test::TemporaryFile;
+
+constexpr const char* two_rows =
+    R"({"id": "a", "system": "s", "collective": "all_reduce", "device": "H100-SXM-80GB", )"
+    R"("nodes": 1, "gpus": 8, "ranks_per_node": 8, "intra_kind": "nvswitch", )"
+    R"("size_bytes": 268435456, "time_us": 1110, "quality": "measured", "scorable": true})"
+    "\n"
+    R"({"id": "b", "system": "s", "collective": "all_reduce", "device": null, "gpus": 8, )"
+    R"("size_bytes": 1024, "time_us": 14})"
+    "\n";
+
+ValidateOptions of(const std::string& path) {
+    ValidateOptions options;
+    options.collectives = path;
+    return options;
+}
+
+TEST(ValidateCollectivesVerb, JsonHasARowForEachRecordWithATimeOrAReason) {
+    const TemporaryFile file("c.jsonl", two_rows);
+    const Answer answer = run_verb(run_validate_collectives, of(file.path()), {.json = true});
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    const sim::JsonValue rows = *parsed(answer.out).find("rows");
+    ASSERT_EQ(rows.size(), 2U);
+    EXPECT_EQ(*rows.at(0).find("id")->as_string(), "a");
+    EXPECT_NEAR(*rows.at(0).find("time_us")->as_double(), 1110.0, 150.0);
+    EXPECT_EQ(rows.at(1).keys(), (std::vector<std::string>{"id", "skipped"}));
+}
+
+TEST(ValidateCollectivesVerb, ShowsFiguresBySystemCollectiveAndSize) {
+    const TemporaryFile file("c.jsonl", two_rows);
+    const Answer answer = run_verb(run_validate_collectives, of(file.path()));
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    EXPECT_NE(answer.out.find("2 records, 1 predicted, 1 skipped"), std::string::npos);
+    EXPECT_NE(answer.out.find(">= 16 MiB"), std::string::npos);
+    EXPECT_NE(answer.out.find("1 skipped"), std::string::npos);
+}
+
+TEST(ValidateCollectivesVerb, RefusesAFileThatHoldsNone) {
+    const TemporaryFile file("c.jsonl", "hello\n");
+    EXPECT_EQ(run_verb(run_validate_collectives, of(file.path())).code, 2);
+}
+
+} // namespace
+} // namespace shardplan::plan::cli
