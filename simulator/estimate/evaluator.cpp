@@ -65,7 +65,7 @@ namespace {
 /// What score and evaluate share about time.
 struct Priced {
     const LayoutParts* parts = nullptr;
-    const PlacedLayout* placed = nullptr;
+    PlacedLayout placed;
     std::int64_t micro_batches = 0;
     StepResult step;
     double money_per_million_tokens = 0.0;
@@ -78,17 +78,24 @@ void add_money(const PreparedScenario& prepared, double seconds, Priced& out) {
     if (seconds > 0.0 && tokens > 0.0) {
         out.tokens_per_second = tokens / seconds;
         out.money_per_million_tokens =
-            out.placed->price_per_hour / seconds_per_hour / out.tokens_per_second * million;
+            out.placed.ranks->price_per_hour / seconds_per_hour / out.tokens_per_second * million;
     }
+}
+
+/// All but the time.
+Priced prepare(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
+               Workspace::Impl& cache) {
+    Priced out;
+    out.parts = &cached_parts(prepared, tables, layout, cache);
+    out.placed = cached_placement(prepared, tables, layout, cache);
+    out.micro_batches = micro_batches(prepared.resolved, layout);
+    return out;
 }
 
 Priced price(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
              Workspace::Impl& cache) {
-    Priced out;
-    out.parts = &cached_parts(prepared, tables, layout, cache);
-    out.placed = &cached_placement(prepared, tables, layout, cache);
-    out.micro_batches = micro_batches(prepared.resolved, layout);
-    out.step = step_time(prepared.step, layout, *out.parts, out.placed->shapes,
+    Priced out = prepare(prepared, tables, layout, cache);
+    out.step = step_time(prepared.step, layout, *out.parts, out.placed.model->runs,
                          tables.recompute(layout.recompute), out.micro_batches, cache.step);
     add_money(prepared, out.step.total.value(), out);
     return out;
@@ -97,7 +104,7 @@ Priced price(const PreparedScenario& prepared, const LayoutTables& tables, const
 MemoryHeadline headline(const PreparedScenario& prepared, const LayoutTables& tables,
                         const Layout& layout, Workspace::Impl& cache) {
     return memory_headline({prepared.scenario, prepared.resolved, tables}, layout,
-                           cached_placement(prepared, tables, layout, cache).placement,
+                           cached_placement(prepared, tables, layout, cache).stages(),
                            cache.memory);
 }
 
@@ -135,10 +142,10 @@ double least_seconds(const LayoutParts& parts, const PlacedLayout& placed, const
                      Recompute recompute, std::int64_t micro_batches) {
     double slowest = 0.0;
     double sum = 0.0;
-    for (const auto& [first, count] : placed.distinct) {
-        const double pass = least_pass(parts, placed.shapes[first], recompute);
+    for (const ShapeRun& run : placed.model->runs) {
+        const double pass = least_pass(parts, run.shape, recompute);
         slowest = std::max(slowest, pass);
-        sum += static_cast<double>(count) * pass;
+        sum += static_cast<double>(run.count) * pass;
     }
     const double all =
         static_cast<double>(micro_batches) * slowest + least_share(layout) * (sum - slowest);
@@ -183,10 +190,11 @@ Flops recomputed_flops(const PreparedScenario& prepared, const PlacedLayout& pla
     }
     double blocks = 0.0;
     double again = 0.0;
-    for (const StageShape& shape : placed.shapes) {
-        blocks += shape.blocks;
-        for (const UnitUse& use : shape.units)
-            again += use.recomputed;
+    for (const ShapeRun& run : placed.model->runs) {
+        const auto stages = static_cast<double>(run.count);
+        blocks += stages * run.shape.blocks;
+        for (const UnitUse& use : run.shape.units)
+            again += stages * use.recomputed;
     }
     return blocks > 0.0 ? again / blocks * prepared.block_forward_flops : Flops{};
 }
@@ -215,20 +223,20 @@ Score Evaluator::score_memory(const Layout& layout, Workspace& workspace) const 
 void Evaluator::add_time(const Layout& layout, Workspace& workspace, Score& score) const {
     Workspace::Impl& cache = workspace.impl();
     cache.bind(prepared_.get());
-    const Priced p = price(*prepared_, tables_, layout, cache);
-    score.step_time = p.step.total;
+    Priced p = prepare(*prepared_, tables_, layout, cache);
+    score.step_time =
+        step_total(prepared_->step, layout, *p.parts, p.placed.model->runs,
+                   tables_.recompute(layout.recompute), p.micro_batches, cache.step);
+    add_money(*prepared_, score.step_time.value(), p);
     score.money_per_million_tokens = p.money_per_million_tokens;
 }
 
 void Evaluator::add_least_time(const Layout& layout, Workspace& workspace, Score& score) const {
     Workspace::Impl& cache = workspace.impl();
     cache.bind(prepared_.get());
-    Priced p;
-    p.parts = &cached_parts(*prepared_, tables_, layout, cache);
-    p.placed = &cached_placement(*prepared_, tables_, layout, cache);
-    const double seconds =
-        least_seconds(*p.parts, *p.placed, layout, tables_.recompute(layout.recompute).kind,
-                      micro_batches(prepared_->resolved, layout));
+    Priced p = prepare(*prepared_, tables_, layout, cache);
+    const double seconds = least_seconds(*p.parts, p.placed, layout,
+                                         tables_.recompute(layout.recompute).kind, p.micro_batches);
     add_money(*prepared_, seconds, p);
     score.step_time = Seconds(seconds);
     score.money_per_million_tokens = p.money_per_million_tokens;
@@ -250,7 +258,7 @@ void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& o
     cache.bind(&prepared);
     const Priced p = price(prepared, tables_, layout, cache);
     const MemoryHeadline memory = headline(prepared, tables_, layout, cache);
-    evaluate_memory({prepared.scenario, prepared.resolved, tables_}, layout, p.placed->placement,
+    evaluate_memory({prepared.scenario, prepared.resolved, tables_}, layout, p.placed.stages(),
                     cache.memory, out.classes);
     out.verdict = memory.verdict;
     out.verdict_text.clear();
@@ -275,15 +283,15 @@ void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& o
     out.samples_per_second =
         seconds > 0.0 ? static_cast<double>(prepared.resolved.global_batch) / seconds : 0.0;
     const double available = seconds * devices * prepared.peak;
-    const Flops again = recomputed_flops(prepared, *p.placed, tables_.recompute(layout.recompute));
+    const Flops again = recomputed_flops(prepared, p.placed, tables_.recompute(layout.recompute));
     out.mfu = available > 0.0 ? prepared.model_flops.value() / available : 0.0;
     out.hfu = available > 0.0 ? (prepared.model_flops + again).value() / available : 0.0;
     out.peak_name = name_of(prepared.resolved.compute);
-    out.money_per_hour = p.placed->price_per_hour;
+    out.money_per_hour = p.placed.ranks->price_per_hour;
     out.money_per_million_tokens = p.money_per_million_tokens;
     out.kilowatt_hours_per_million_tokens =
         p.tokens_per_second > 0.0
-            ? p.placed->watts / p.tokens_per_second * million / joules_per_kilowatt_hour
+            ? p.placed.ranks->watts / p.tokens_per_second * million / joules_per_kilowatt_hour
             : 0.0;
     fill_links(p, out.links);
     out.calibrated = !prepared.scenario.calibration.entries.empty();

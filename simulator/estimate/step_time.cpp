@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "simulator/estimate/data_parallel.hpp"
 
@@ -47,6 +48,21 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layou
         shapes.push_back(std::move(shape));
     }
     return shapes;
+}
+
+std::vector<ShapeRun> runs_of(const std::vector<StageShape>& shapes) {
+    std::vector<ShapeRun> runs;
+    for (const StageShape& shape : shapes) {
+        if (!runs.empty() && runs.back().shape == shape) {
+            ++runs.back().count;
+            continue;
+        }
+        const auto same = std::find_if(runs.begin(), runs.end(),
+                                       [&](const ShapeRun& run) { return run.shape == shape; });
+        const auto same_as = static_cast<std::size_t>(same - runs.begin());
+        runs.push_back({shape, 1, same_as});
+    }
+    return runs;
 }
 
 StepContext step_context(const Scenario& scenario, const Resolved& resolved) {
@@ -114,9 +130,7 @@ LayoutParts layout_parts(const StepContext& c, const Layout& layout) {
     return parts;
 }
 
-namespace {
-
-/// Everything a stage does for one micro-batch.
+/// Everything a stage does for one micro-batch, and once per step.
 struct StageTimes {
     PassTime forward;
     PassTime backward;
@@ -125,8 +139,16 @@ struct StageTimes {
     Hiding message; ///< one direction, all chunks
     DataParallelTime dp;
     OffloadTime offload;
+    double optimizer = 0.0;
     StagePass pass;
 };
+
+struct StepScratch::Impl {
+    std::vector<StageTimes> stages; ///< by run; those of equal shapes at the first of them
+    std::vector<StageRun> passes;
+};
+
+namespace {
 
 /// The activations (or their gradient) of a stage's end, as every rank holds them.
 double boundary_bytes(const StepContext& c, const Layout& layout) {
@@ -169,9 +191,9 @@ double recompute_of(const UnitUse& use, const UnitTime& unit, Recompute kind) {
     return 0.0;
 }
 
-StageTimes stage_times(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                       const StageShape& shape, Recompute recompute, std::int64_t m) {
-    StageTimes s;
+void stage_times(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                 const StageShape& shape, Recompute recompute, std::int64_t m, StageTimes& s) {
+    s = {};
     for (const UnitUse& use : shape.units) {
         const UnitTime& unit = parts.units[static_cast<std::size_t>(use.unit)];
         s.forward += use.count * unit.forward;
@@ -194,7 +216,7 @@ StageTimes stage_times(const StepContext& c, const Layout& layout, const LayoutP
         Seconds(s.backward.total() - s.backward_weight + s.recompute + s.message.exposed +
                 s.dp.backward.exposed + s.offload.backward.exposed);
     s.pass.backward_weight = Seconds(s.backward_weight);
-    return s;
+    s.optimizer = optimizer_seconds(c, layout, parts, shape);
 }
 
 /// Adds to exposed times, and to the recorder if there is one.
@@ -227,7 +249,8 @@ void record_passes(const StepContext& c, const Layout& layout, const LayoutParts
                    Ledger<Recorder>& ledger) {
     for (const UnitUse& use : shape.units) {
         const UnitTime& u = parts.units[static_cast<std::size_t>(use.unit)];
-        const std::string_view name = unit_name(c.scenario->model, use.unit);
+        const std::string_view name =
+            Recorder::active ? unit_name(c.scenario->model, use.unit) : std::string_view();
         const double n = m * use.count;
         const auto both = [&](TimeKind kind, std::string_view formula, double PassTime::*part) {
             ledger.add(kind, use.unit, name, formula, n, u.forward.*part + u.backward.*part);
@@ -283,48 +306,48 @@ void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& 
     out.dp = s.dp.traffic;
 }
 
+/// Of the total nothing but exposed times is asked for.
+struct TotalOnly : NullRecorder {};
+
 template <class Recorder>
 StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                   const std::vector<StageShape>& shapes, RecomputePlan plan, std::int64_t m,
+                   const std::vector<ShapeRun>& runs, RecomputePlan plan, std::int64_t m,
                    StepScratch& scratch, Recorder& recorder) {
     StepResult out;
     Ledger<Recorder> ledger(out, recorder);
-    scratch.passes.clear();
-    StageTimes slowest;
-    StageTimes last; // the stage whose work after the pipeline takes longest
+    std::vector<StageTimes>& stages = scratch.impl().stages;
+    std::vector<StageRun>& passes = scratch.impl().passes;
+    stages.resize(std::max(stages.size(), runs.size()));
+    passes.resize(runs.size());
+    std::size_t slowest = 0;
+    std::size_t last = 0; // the stage whose work after the pipeline takes longest
     double tail = -1.0;
-    double tail_optimizer = 0.0;
-    std::size_t slowest_at = 0;
-    StageTimes s;
-    double optimizer = 0.0;
-    for (std::size_t i = 0; i < shapes.size(); ++i) {
-        // neighbours mostly run the same
-        if (i == 0 || !(shapes[i] == shapes[i - 1])) {
-            s = stage_times(c, layout, parts, shapes[i], plan.kind, m);
-            optimizer = optimizer_seconds(c, layout, parts, shapes[i]);
-            const double after = s.dp.step.exposed + optimizer + s.offload.step;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        const std::size_t known = runs[i].same_as;
+        if (known == i) {
+            stage_times(c, layout, parts, runs[i].shape, plan.kind, m, stages[i]);
+            const StageTimes& s = stages[i];
+            const double after = s.dp.step.exposed + s.optimizer + s.offload.step;
             if (after > tail) {
                 tail = after;
-                last = s;
-                tail_optimizer = optimizer;
+                last = i;
             }
-            if (i == 0 || s.pass.total() > slowest.pass.total()) {
-                slowest = s;
-                slowest_at = i;
-            }
+            if (s.pass.total() > stages[slowest].pass.total()) slowest = i;
         }
-        scratch.passes.push_back(s.pass);
+        passes[i] = {stages[known].pass, runs[i].count};
     }
-    const PipelineTime pipeline = pipeline_time(layout.schedule, scratch.passes, m, layout.chunks);
+    const PipelineTime pipeline = pipeline_time(layout.schedule, passes, m, layout.chunks);
     out.slowest_stage = pipeline.slowest_stage;
-    record_passes(c, layout, parts, shapes[slowest_at], slowest, plan.kind, static_cast<double>(m),
-                  ledger);
-    add_traffic(c, layout, parts, shapes[slowest_at], slowest, plan.kind, static_cast<double>(m),
-                out);
-    ledger.add(TimeKind::dp_comm, -1, "step", "time.dp_step", 1.0, last.dp.step.exposed);
-    ledger.hide(TimeKind::dp_comm, last.dp.step.hidden);
-    ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0, tail_optimizer);
-    ledger.add(TimeKind::offload, -1, "states", "time.offload_states", 1.0, last.offload.step);
+    const auto times = static_cast<double>(m);
+    record_passes(c, layout, parts, runs[slowest].shape, stages[slowest], plan.kind, times, ledger);
+    if constexpr (!std::is_same_v<Recorder, TotalOnly>) {
+        add_traffic(c, layout, parts, runs[slowest].shape, stages[slowest], plan.kind, times, out);
+    }
+    const StageTimes& end = stages[last];
+    ledger.add(TimeKind::dp_comm, -1, "step", "time.dp_step", 1.0, end.dp.step.exposed);
+    ledger.hide(TimeKind::dp_comm, end.dp.step.hidden);
+    ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0, end.optimizer);
+    ledger.add(TimeKind::offload, -1, "states", "time.offload_states", 1.0, end.offload.step);
     ledger.add(TimeKind::bubble, -1, "pipeline", "time.bubble", 1.0, pipeline.bubble.value());
     ledger.add(TimeKind::overhead, -1, "step", "time.overhead", 1.0,
                c.scenario->stack.time.step_overhead.value);
@@ -334,17 +357,29 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
 
 } // namespace
 
+StepScratch::StepScratch() : impl_(std::make_unique<Impl>()) {}
+StepScratch::~StepScratch() = default;
+StepScratch::StepScratch(StepScratch&&) noexcept = default;
+StepScratch& StepScratch::operator=(StepScratch&&) noexcept = default;
+
 StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
-                     const std::vector<StageShape>& shapes, RecomputePlan plan,
+                     const std::vector<ShapeRun>& runs, RecomputePlan plan,
                      std::int64_t micro_batches, StepScratch& scratch) {
     NullRecorder none;
-    return compose(context, layout, parts, shapes, plan, micro_batches, scratch, none);
+    return compose(context, layout, parts, runs, plan, micro_batches, scratch, none);
 }
 
 StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
-                     const std::vector<StageShape>& shapes, RecomputePlan plan,
+                     const std::vector<ShapeRun>& runs, RecomputePlan plan,
                      std::int64_t micro_batches, StepScratch& scratch, TimeRecorder& recorder) {
-    return compose(context, layout, parts, shapes, plan, micro_batches, scratch, recorder);
+    return compose(context, layout, parts, runs, plan, micro_batches, scratch, recorder);
+}
+
+Seconds step_total(const StepContext& context, const Layout& layout, const LayoutParts& parts,
+                   const std::vector<ShapeRun>& runs, RecomputePlan plan,
+                   std::int64_t micro_batches, StepScratch& scratch) {
+    TotalOnly none;
+    return compose(context, layout, parts, runs, plan, micro_batches, scratch, none).total;
 }
 
 } // namespace shardplan::sim

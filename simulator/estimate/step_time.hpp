@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,17 @@ struct StageShape {
 std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layout,
                                      const RecomputePlan& plan, const std::vector<Stage>& stages);
 
+/// Neighbouring stages of one shape.
+struct ShapeRun {
+    StageShape shape;
+    std::int64_t count = 1; ///< stages
+    std::size_t same_as = 0; ///< the first run of this shape
+
+    friend bool operator==(const ShapeRun&, const ShapeRun&) = default;
+};
+/// `shapes`: one per stage.
+std::vector<ShapeRun> runs_of(const std::vector<StageShape>& shapes);
+
 /// What is fixed for a Scenario, prepared once.
 struct StepContext {
     const Scenario* scenario = nullptr;
@@ -70,8 +82,20 @@ OpList unit_ops(const StepContext& context, const Layout& layout, std::int64_t u
 std::string_view unit_name(const ModelSpec& model, std::int64_t unit);
 
 /// Memory reused between layouts.
-struct StepScratch {
-    std::vector<StagePass> passes;
+class StepScratch {
+public:
+    StepScratch();
+    ~StepScratch();
+    StepScratch(StepScratch&&) noexcept;
+    StepScratch& operator=(StepScratch&&) noexcept;
+    StepScratch(const StepScratch&) = delete;
+    StepScratch& operator=(const StepScratch&) = delete;
+
+    struct Impl;
+    [[nodiscard]] Impl& impl() { return *impl_; }
+
+private:
+    std::unique_ptr<Impl> impl_;
 };
 
 /// What a step costs, before it is put into an Estimate.
@@ -103,13 +127,17 @@ struct TimeRecorder {
 };
 
 /// The time of a step: passes of every stage for a micro-batch, the pipeline in closed form, and
-/// what happens once per step. `shapes`: one per stage.
+/// what happens once per step. `runs`: of all stages.
 StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
-                     const std::vector<StageShape>& shapes, RecomputePlan plan,
+                     const std::vector<ShapeRun>& runs, RecomputePlan plan,
                      std::int64_t micro_batches, StepScratch& scratch);
 /// The same, with the addends.
 StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
-                     const std::vector<StageShape>& shapes, RecomputePlan plan,
+                     const std::vector<ShapeRun>& runs, RecomputePlan plan,
                      std::int64_t micro_batches, StepScratch& scratch, TimeRecorder& recorder);
+/// Its total alone, equal to the bit.
+Seconds step_total(const StepContext& context, const Layout& layout, const LayoutParts& parts,
+                   const std::vector<ShapeRun>& runs, RecomputePlan plan,
+                   std::int64_t micro_batches, StepScratch& scratch);
 
 } // namespace shardplan::sim

@@ -330,7 +330,7 @@ double least_reserved(const StackMemory& memory, const StateFigures& states,
 /// The search for the class nearest to its limit.
 class Nearest {
 public:
-    Nearest(const MemoryInputs& in, const Layout& layout, const Placement& placement,
+    Nearest(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement,
             MemoryCache& cache)
         : in_(in),
           layout_(layout),
@@ -409,7 +409,7 @@ private:
 } // namespace
 
 MemoryHeadline memory_headline(const MemoryInputs& in, const Layout& layout,
-                               const Placement& placement, MemoryCache& cache) {
+                               const PlacedStages& placement, MemoryCache& cache) {
     return Nearest(in, layout, placement, cache).run();
 }
 
@@ -437,7 +437,7 @@ std::vector<MemoryPart> allocated_parts(const MemoryInputs& in, const Layout& la
     return out;
 }
 
-void evaluate_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
+void evaluate_memory(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement,
                      MemoryCache& cache, std::vector<ClassMemory>& out) {
     const LayoutMemory memory = layout_memory(in, layout, placement, cache);
     const std::vector<bool>& large = large_workspaces(in, cache);

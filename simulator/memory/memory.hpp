@@ -36,6 +36,17 @@ struct MemoryInputs {
     const LayoutTables& tables;
 };
 
+/// What memory reads of a placement.
+struct PlacedStages {
+    const std::vector<Stage>& stages;
+    const std::vector<RankClass>& classes;
+
+    PlacedStages(const std::vector<Stage>& all, const std::vector<RankClass>& by_stage)
+        : stages(all), classes(by_stage) {}
+    PlacedStages(const Placement& placement) // NOLINT: a placement is one
+        : stages(placement.stages), classes(placement.classes) {}
+};
+
 /// Builds what the memory of layouts of this sharding needs from operators that the caller has
 /// anyway: those of every block kind, the embedding and the head. Calling it is optional.
 void take_operators(const MemoryInputs& in, const Layout& layout, const std::vector<OpList>& ops,
@@ -61,17 +72,17 @@ struct MemoryHeadline {
 /// The lean answer. Stages that run the same as an earlier one and never have more alive are not
 /// looked at: nothing of theirs is larger.
 MemoryHeadline memory_headline(const MemoryInputs& in, const Layout& layout,
-                               const Placement& placement, MemoryCache& cache);
+                               const PlacedStages& placement, MemoryCache& cache);
 
 /// Memory of every rank class of a layout: persistent parts, and the worst instant of the live set
 /// over the passes of the stage; allocated, reserved and process kept apart. `out` is overwritten,
 /// its memory is reused. The figures of the deciding class are those of `memory_headline`.
-void evaluate_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
+void evaluate_memory(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement,
                      MemoryCache& cache, std::vector<ClassMemory>& out);
 
 /// The tree under the peak of one class: kinds, and below each what it is made of. The leaves add
 /// up to the class's process memory.
-Term explain_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
+Term explain_memory(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement,
                     std::size_t class_index);
 
 } // namespace shardplan::sim

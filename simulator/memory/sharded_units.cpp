@@ -101,13 +101,19 @@ ShardedUnits build_units(const MemoryInputs& in, const ShardingKey& sharding,
     return out;
 }
 
+ShardingKey without_micro_batch(ShardingKey sharding) {
+    sharding.micro_batch = 0;
+    return sharding;
+}
+
 const ShardedUnits& insert_units(const MemoryInputs& in, const ShardingKey& sharding,
                                  const std::vector<OpList>& lists, MemoryCache::Impl& cache) {
     if (cache.units.size() >= most_shardings) {
         cache.units.clear();
         cache.plain.clear();
     }
-    return cache.units.emplace(sharding, build_units(in, sharding, lists, cache)).first->second;
+    return cache.units.insert(without_micro_batch(sharding), sharding.micro_batch,
+                              build_units(in, sharding, lists, cache));
 }
 
 } // namespace
@@ -165,15 +171,15 @@ ShardingKey units_sharding(const MemoryInputs& in, const Layout& layout) {
 
 const ShardedUnits& sharded_units(const MemoryInputs& in, const ShardingKey& sharding,
                                   MemoryCache& cache) {
-    const auto units = cache.impl().units.find(sharding);
-    return units != cache.impl().units.end() ? units->second
-                                             : insert_units(in, sharding, {}, cache.impl());
+    const ShardedUnits* known =
+        cache.impl().units.find(without_micro_batch(sharding), sharding.micro_batch);
+    return known != nullptr ? *known : insert_units(in, sharding, {}, cache.impl());
 }
 
 void take_operators(const MemoryInputs& in, const Layout& layout, const std::vector<OpList>& ops,
                     MemoryCache& cache) {
     const ShardingKey sharding = units_sharding(in, layout);
-    if (cache.impl().units.count(sharding) == 0) {
+    if (cache.impl().units.find(without_micro_batch(sharding), sharding.micro_batch) == nullptr) {
         insert_units(in, sharding, ops, cache.impl());
     }
 }

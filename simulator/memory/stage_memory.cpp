@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "simulator/compute/op_builder.hpp"
 #include "simulator/schedule/pass_order.hpp"
@@ -96,7 +97,7 @@ StageParameters stage_parameters(const MemoryInputs& in, const Layout& layout, c
 }
 
 const std::vector<StageParameters>& cached_parameters(const MemoryInputs& in, const Layout& layout,
-                                                      const Placement& placement,
+                                                      const PlacedStages& placement,
                                                       const ParametersKey& key,
                                                       const PipelineOutline& outline,
                                                       MemoryCache::Impl& cache) {
@@ -171,23 +172,21 @@ std::size_t ParametersHash::operator()(const ParametersKey& k) const {
                     static_cast<std::uint64_t>(k.ep) << 32U | static_cast<std::uint64_t>(k.etp));
 }
 
-LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
+LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement,
                            MemoryCache& cache) {
     MemoryCache::Impl& c = cache.impl();
     LayoutMemory out;
     const ShardingKey sharding = units_sharding(in, layout);
     out.units = &sharded_units(in, sharding, cache);
-    const OutlineKey key = outline_key(in, layout);
-    auto outline = c.outlines.find(key);
-    if (outline == c.outlines.end()) {
-        outline = c.outlines
-                      .emplace(key, outline_of(in.scenario.model, layout, placement.stages,
-                                               key.micro_batches, key.recomputed_layers))
-                      .first;
+    OutlineKey key = outline_key(in, layout);
+    out.micro_batches = std::exchange(key.micro_batches, 0);
+    out.outline = c.outlines.find(key, out.micro_batches);
+    if (out.outline == nullptr) {
+        out.outline = &c.outlines.insert(key, out.micro_batches,
+                                         outline_of(in.scenario.model, layout, placement.stages,
+                                                    out.micro_batches, key.recomputed_layers));
     }
-    out.outline = &outline->second;
-    ParametersKey parameters{key, sharding.tp, sharding.ep, sharding.etp};
-    parameters.outline.micro_batches = 0;
+    const ParametersKey parameters{key, sharding.tp, sharding.ep, sharding.etp};
     const StatesKey states = states_key(layout, parameters);
     if (c.states.empty() || !(states == c.states_key)) {
         c.states.clear();
@@ -200,7 +199,6 @@ LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout, const P
     out.states = &c.states;
     out.scratch = &c.scratch;
     out.recompute = in.tables.recompute(layout.recompute).kind;
-    out.micro_batches = key.micro_batches;
     out.sp = sharding.sp;
     out.gathered_residual = out.units->residual * sharding.tp;
     for (const BlockKind& kind : in.scenario.model.block_kinds) {

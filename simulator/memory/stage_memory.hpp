@@ -9,6 +9,7 @@
 #include "simulator/memory/profile.hpp"
 #include "simulator/memory/stage_outline.hpp"
 #include "simulator/memory/states.hpp"
+#include "simulator/units/shelf_cache.hpp"
 
 /// Private to simulator/memory: the cached parts of an estimate, each keyed by the projection of
 /// the Layout that it reads.
@@ -135,11 +136,13 @@ struct UnitHash {
 };
 
 struct MemoryCache::Impl {
-    std::unordered_map<ShardingKey, ShardedUnits, ShardingHash> units;
+    /// By sharding without the micro-batch, and the micro-batch.
+    ShelfCache<ShardingKey, ShardedUnits, ShardingHash> units;
     /// Profiles of units without experts, for models that have some: how experts are split does not
     /// concern them.
     std::unordered_map<UnitKey, std::vector<UnitProfile>, UnitHash> plain;
-    std::unordered_map<OutlineKey, PipelineOutline, OutlineHash> outlines;
+    /// By outline without the number of micro-batches, and that number.
+    ShelfCache<OutlineKey, PipelineOutline, OutlineHash> outlines;
     std::unordered_map<ParametersKey, std::vector<StageParameters>, ParametersHash> parameters;
     /// By unit: block kinds, embedding, head. Keyed without the outline.
     std::unordered_map<ParametersKey, std::vector<ProductShapes>, ParametersHash> shapes;
@@ -192,7 +195,7 @@ struct LayoutMemory {
 };
 
 /// Looks up or builds the parts of a layout. Valid until the cache is used again.
-LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
+LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement,
                            MemoryCache& cache);
 
 StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, std::size_t stage);
