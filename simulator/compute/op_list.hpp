@@ -107,9 +107,15 @@ struct Op {
 
 using OpList = std::vector<Op>;
 
-/// The operators of one block of `kind` in execution order of the forward pass.
+/// A block with routed experts in two: only from the exchange of tokens on does it matter how
+/// experts are split (`ep` and `etp` of the sharding). Other blocks are all `before_experts`.
+enum class BlockPart : std::uint8_t { whole, before_experts, from_experts };
+
+/// The operators of one block of `kind` in execution order of the forward pass. Both parts after
+/// one another are the whole.
 OpList block_ops(const BlockKind& kind, std::int64_t hidden, const ModelSpec& model,
-                 const Resolved& resolved, const StackProfile& stack, const ShardingKey& sharding);
+                 const Resolved& resolved, const StackProfile& stack, const ShardingKey& sharding,
+                 BlockPart part = BlockPart::whole);
 /// Token (and position) lookup on the first stage.
 OpList embedding_ops(const ModelSpec& model, const Resolved& resolved, const StackProfile& stack,
                      const ShardingKey& sharding);

@@ -224,10 +224,10 @@ void Evaluator::add_time(const Layout& layout, Workspace& workspace, Score& scor
     Workspace::Impl& cache = workspace.impl();
     cache.bind(prepared_.get());
     Priced p = prepare(*prepared_, tables_, layout, cache);
-    score.step_time =
-        step_total(prepared_->step, layout, *p.parts, p.placed.model->runs,
-                   tables_.recompute(layout.recompute), p.micro_batches, cache.step);
-    add_money(*prepared_, score.step_time.value(), p);
+    p.step = step_without_traffic(prepared_->step, layout, *p.parts, p.placed.model->runs,
+                                  tables_.recompute(layout.recompute), p.micro_batches, cache.step);
+    add_money(*prepared_, p.step.total.value(), p);
+    score.step_time = p.step.total;
     score.money_per_million_tokens = p.money_per_million_tokens;
 }
 

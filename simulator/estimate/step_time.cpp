@@ -90,7 +90,7 @@ StepContext step_context(const Scenario& scenario, const Resolved& resolved) {
     return c;
 }
 
-OpList unit_ops(const StepContext& c, const Layout& layout, std::int64_t unit) {
+OpList unit_ops(const StepContext& c, const Layout& layout, std::int64_t unit, BlockPart part) {
     const ModelSpec& model = c.scenario->model;
     const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
     const ShardingKey key = sharding_of(layout);
@@ -99,7 +99,8 @@ OpList unit_ops(const StepContext& c, const Layout& layout, std::int64_t unit) {
     if (unit == kinds + 1) return head_ops(model, *c.resolved, stack, key);
     const Part* trunk = trunk_of(model);
     return block_ops(model.block_kinds[static_cast<std::size_t>(unit)],
-                     trunk == nullptr ? 0 : trunk->hidden, model, *c.resolved, stack, key);
+                     trunk == nullptr ? 0 : trunk->hidden, model, *c.resolved, stack, key,
+                     part);
 }
 
 std::string_view unit_name(const ModelSpec& model, std::int64_t unit) {
@@ -116,7 +117,9 @@ LayoutParts layout_parts(const StepContext& c, const Layout& layout) {
     const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
     const Part* trunk = trunk_of(model);
     for (std::int64_t unit = 0; unit < kinds + 2; ++unit) {
-        parts.units.push_back(unit_time(unit_ops(c, layout, unit), c.rates, c.overlap, parts.paths,
+        UnitWork work;
+        work.add(unit_ops(c, layout, unit), c.rates);
+        parts.units.push_back(unit_time(work, c.rates, c.overlap, parts.paths, parts.collectives,
                                         layout.cp_kind, unit < kinds));
         if (unit < kinds) {
             parts.parameters.push_back(
@@ -306,8 +309,8 @@ void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& 
     out.dp = s.dp.traffic;
 }
 
-/// Of the total nothing but exposed times is asked for.
-struct TotalOnly : NullRecorder {};
+/// Nobody asks for traffic.
+struct TimesOnly : NullRecorder {};
 
 template <class Recorder>
 StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts& parts,
@@ -340,7 +343,7 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
     out.slowest_stage = pipeline.slowest_stage;
     const auto times = static_cast<double>(m);
     record_passes(c, layout, parts, runs[slowest].shape, stages[slowest], plan.kind, times, ledger);
-    if constexpr (!std::is_same_v<Recorder, TotalOnly>) {
+    if constexpr (!std::is_same_v<Recorder, TimesOnly>) {
         add_traffic(c, layout, parts, runs[slowest].shape, stages[slowest], plan.kind, times, out);
     }
     const StageTimes& end = stages[last];
@@ -375,11 +378,12 @@ StepResult step_time(const StepContext& context, const Layout& layout, const Lay
     return compose(context, layout, parts, runs, plan, micro_batches, scratch, recorder);
 }
 
-Seconds step_total(const StepContext& context, const Layout& layout, const LayoutParts& parts,
-                   const std::vector<ShapeRun>& runs, RecomputePlan plan,
-                   std::int64_t micro_batches, StepScratch& scratch) {
-    TotalOnly none;
-    return compose(context, layout, parts, runs, plan, micro_batches, scratch, none).total;
+StepResult step_without_traffic(const StepContext& context, const Layout& layout,
+                                const LayoutParts& parts, const std::vector<ShapeRun>& runs,
+                                RecomputePlan plan, std::int64_t micro_batches,
+                                StepScratch& scratch) {
+    TimesOnly none;
+    return compose(context, layout, parts, runs, plan, micro_batches, scratch, none);
 }
 
 } // namespace shardplan::sim

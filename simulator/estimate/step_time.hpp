@@ -77,8 +77,9 @@ struct LayoutParts {
 };
 LayoutParts layout_parts(const StepContext& context, const Layout& layout);
 
-/// The operators of a unit as LayoutParts prices them.
-OpList unit_ops(const StepContext& context, const Layout& layout, std::int64_t unit);
+/// The operators of a unit as LayoutParts prices them. `part`: of a block.
+OpList unit_ops(const StepContext& context, const Layout& layout, std::int64_t unit,
+                BlockPart part = BlockPart::whole);
 std::string_view unit_name(const ModelSpec& model, std::int64_t unit);
 
 /// Memory reused between layouts.
@@ -135,9 +136,10 @@ StepResult step_time(const StepContext& context, const Layout& layout, const Lay
 StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
                      const std::vector<ShapeRun>& runs, RecomputePlan plan,
                      std::int64_t micro_batches, StepScratch& scratch, TimeRecorder& recorder);
-/// Its total alone, equal to the bit.
-Seconds step_total(const StepContext& context, const Layout& layout, const LayoutParts& parts,
-                   const std::vector<ShapeRun>& runs, RecomputePlan plan,
-                   std::int64_t micro_batches, StepScratch& scratch);
+/// The same, leaving traffic out.
+StepResult step_without_traffic(const StepContext& context, const Layout& layout,
+                                const LayoutParts& parts, const std::vector<ShapeRun>& runs,
+                                RecomputePlan plan, std::int64_t micro_batches,
+                                StepScratch& scratch);
 
 } // namespace shardplan::sim

@@ -97,6 +97,55 @@ PlainUnitKey plain_unit_key(const Layout& l, const UnitsKey& units, std::size_t 
              static_cast<std::uint32_t>(unit)}};
 }
 
+bool has_experts(const BlockKind& kind) { return kind.ffn.kind == FfnKind::moe; }
+
+/// The work of one unit. Operators that are built for it are left in `ops`.
+UnitWork unit_work(const StepContext& step, const Layout& layout, const UnitsKey& key,
+                   std::size_t unit, bool routes, UnitOps& ops, Workspace::Impl& cache) {
+    const auto index = static_cast<std::int64_t>(unit);
+    UnitWork work;
+    if (!routes) {
+        ops.before = unit_ops(step, layout, index);
+        work.add(ops.before, step.rates);
+        return work;
+    }
+    const PlainWorkKey plain{{layout.micro_batch, key.fields[0], key.fields[2],
+                              static_cast<std::uint32_t>(unit)}};
+    const auto known = cache.plain_works.find(plain);
+    if (known != cache.plain_works.end()) {
+        work = known->second;
+    } else {
+        ops.before = unit_ops(step, layout, index, BlockPart::before_experts);
+        work.add(ops.before, step.rates);
+        cache.plain_works.emplace(plain, work);
+    }
+    ops.from = unit_ops(step, layout, index, BlockPart::from_experts);
+    work.add(ops.from, step.rates);
+    return work;
+}
+
+/// The work of the units that read how experts are split: those that have some, or (for want of
+/// any) all.
+const std::vector<UnitWork>& unit_works(const StepContext& step, const Layout& layout,
+                                        const UnitsKey& key, const std::vector<bool>& routes,
+                                        bool any_experts, Workspace::Impl& cache) {
+    const WorkKey sharding{{key.fields[0], key.fields[1], key.fields[2]}};
+    const std::vector<UnitWork>* known = cache.works.find(sharding, layout.micro_batch);
+    if (known != nullptr) return *known;
+    if (cache.works.size() >= most_entries) {
+        cache.works.clear();
+        cache.plain_works.clear();
+    }
+    std::vector<UnitWork> works(routes.size());
+    for (std::size_t unit = 0; unit < works.size(); ++unit) {
+        if (routes[unit] || !any_experts) {
+            works[unit] =
+                unit_work(step, layout, key, unit, routes[unit], cache.ops[unit], cache);
+        }
+    }
+    return cache.works.insert(sharding, layout.micro_batch, std::move(works));
+}
+
 /// Times of block kinds, embedding and head. The operators that are built for them go to the memory
 /// estimate too.
 std::vector<UnitTime> unit_times(const PreparedScenario& prepared, const LayoutTables& tables,
@@ -104,29 +153,35 @@ std::vector<UnitTime> unit_times(const PreparedScenario& prepared, const LayoutT
                                  Workspace::Impl& cache) {
     const std::vector<BlockKind>& kinds = prepared.scenario.model.block_kinds;
     const StepContext& step = prepared.step;
-    const auto has_experts = [](const BlockKind& kind) { return kind.ffn.kind == FfnKind::moe; };
     const bool any_experts = std::any_of(kinds.begin(), kinds.end(), has_experts);
-    std::vector<OpList> ops(kinds.size() + 2);
+    std::vector<bool> routes;
+    for (const BlockKind& kind : kinds)
+        routes.push_back(has_experts(kind));
+    routes.resize(kinds.size() + 2);
+    cache.ops.assign(routes.size(), {});
+    const std::vector<UnitWork>& works =
+        unit_works(step, layout, key, routes, any_experts, cache);
+    const auto price = [&](const UnitWork& work, std::size_t unit) {
+        return unit_time(work, step.rates, step.overlap, cache.parts.paths, cache.parts.collectives,
+                         layout.cp_kind, unit < kinds.size());
+    };
     std::vector<UnitTime> out;
-    out.reserve(ops.size());
-    for (std::size_t unit = 0; unit < ops.size(); ++unit) {
-        const auto price = [&] {
-            ops[unit] = unit_ops(step, layout, static_cast<std::int64_t>(unit));
-            return unit_time(ops[unit], step.rates, step.overlap, cache.parts.paths, layout.cp_kind,
-                             unit < kinds.size());
-        };
-        if (!any_experts || (unit < kinds.size() && has_experts(kinds[unit]))) {
-            out.push_back(price());
+    out.reserve(routes.size());
+    for (std::size_t unit = 0; unit < routes.size(); ++unit) {
+        if (routes[unit] || !any_experts) {
+            out.push_back(price(works[unit], unit));
             continue;
         }
         const PlainUnitKey plain = plain_unit_key(layout, key, unit);
         auto it = cache.plain_units.find(plain);
         if (it == cache.plain_units.end()) {
-            it = cache.plain_units.emplace(plain, price()).first;
+            const UnitWork work =
+                unit_work(step, layout, key, unit, false, cache.ops[unit], cache);
+            it = cache.plain_units.emplace(plain, price(work, unit)).first;
         }
         out.push_back(it->second);
     }
-    take_operators({prepared.scenario, prepared.resolved, tables}, layout, ops, cache.memory);
+    take_operators({prepared.scenario, prepared.resolved, tables}, layout, cache.ops, cache.memory);
     return out;
 }
 

@@ -43,6 +43,10 @@ ExpertPathsKey expert_paths_key(const Layout& layout);
 using UnitsKey = Projection<7>;
 /// The same for one unit without experts: how experts are split does not concern it.
 using PlainUnitKey = Projection<6>;
+/// What the work of units reads beside the micro-batch: the sharding.
+using WorkKey = Projection<3>;
+/// The same for the part of one unit that how experts are split does not concern.
+using PlainWorkKey = Projection<4>;
 /// What stages read.
 using StagesKey = Projection<4>;
 StagesKey stages_key(const Layout& layout);
@@ -98,6 +102,9 @@ struct Workspace::Impl {
     CollectiveMemo::PathNumbers path_numbers{}; ///< of `parts`
     ShelfCache<UnitsKey, std::vector<UnitTime>, ProjectionHash> units;
     std::unordered_map<PlainUnitKey, UnitTime, ProjectionHash> plain_units;
+    ShelfCache<WorkKey, std::vector<UnitWork>, ProjectionHash> works; ///< of units with experts
+    std::unordered_map<PlainWorkKey, UnitWork, ProjectionHash> plain_works;
+    std::vector<UnitOps> ops; ///< of the sharding that is being built
     LastAndAll<StagesKey, PlacedModel> models;
     LastAndAll<ClassesKey, PlacedRanks> ranks;
     MemoryCache memory;

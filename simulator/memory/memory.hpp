@@ -47,9 +47,14 @@ struct PlacedStages {
         : stages(placement.stages), classes(placement.classes) {}
 };
 
+/// Operators of one unit; a list that nobody has built yet is empty.
+struct UnitOps {
+    OpList before; ///< up to the routed experts of a block that has some; else all
+    OpList from;   ///< the rest
+};
 /// Builds what the memory of layouts of this sharding needs from operators that the caller has
 /// anyway: those of every block kind, the embedding and the head. Calling it is optional.
-void take_operators(const MemoryInputs& in, const Layout& layout, const std::vector<OpList>& ops,
+void take_operators(const MemoryInputs& in, const Layout& layout, const std::vector<UnitOps>& ops,
                     MemoryCache& cache);
 
 /// What decides whether a layout fits: the class nearest to its limit (largest reserved high end

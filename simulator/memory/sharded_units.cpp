@@ -36,70 +36,111 @@ double score_bytes(const MemoryInputs& in, const ShardingKey& sharding) {
 
 bool has_experts(const BlockKind& kind) { return kind.ffn.kind == FfnKind::moe; }
 
-/// One unit under every kind of recomputation (only blocks are recomputed).
-std::vector<UnitProfile> build_profiles(const MemoryInputs& in, std::int64_t unit,
-                                        const ShardingKey& sharding, const OpList& ops,
-                                        bool keep_ops) {
-    const TensorRules& rules = in.scenario.stack.tensors;
-    const double residual = residual_bytes(in, sharding);
-    // DeepSpeed can cut the kept inputs of recomputed blocks over the tensor-parallel group; runs
-    // that split parameters too are known to do so.
-    const bool cut = rules.partitioned_checkpoints && sharding.sharded_parameters && !sharding.sp;
-    const double kept = cut ? residual / sharding.tp : residual;
-    const double held = unit == head_unit ? 0.0 : residual;
-    std::vector<UnitProfile> out;
-    for (std::size_t k = 0; k < (unit < 0 ? 1 : recompute_kinds); ++k) {
-        out.push_back(profile_unit(ops, static_cast<Recompute>(k), rules, kept, held));
-        if (keep_ops) {
-            out.back().ops = ops;
-        }
-    }
-    return out;
-}
+/// Builds the profiles of units under one sharding.
+class UnitBuilder {
+public:
+    /// `ops`: operators by unit, or empty.
+    UnitBuilder(const MemoryInputs& in, const ShardingKey& sharding,
+                const std::vector<UnitOps>& ops, MemoryCache::Impl& cache)
+        : in_(in),
+          sharding_(sharding),
+          ops_(ops),
+          cache_(cache),
+          residual_(residual_bytes(in, sharding)) {}
 
-/// `lists`: operators by unit, or empty; an empty list is built if it is needed.
-ShardedUnits build_units(const MemoryInputs& in, const ShardingKey& sharding,
-                         const std::vector<OpList>& lists, MemoryCache::Impl& cache) {
-    const ModelSpec& model = in.scenario.model;
-    const std::vector<std::int64_t> units = units_of(model);
-    const bool any_experts =
-        std::any_of(model.block_kinds.begin(), model.block_kinds.end(), has_experts);
-    ShardedUnits out;
-    out.residual = residual_bytes(in, sharding);
-    out.scores = score_bytes(in, sharding);
-    const auto append = [&](const std::vector<UnitProfile>& profiles) {
+    ShardedUnits build() {
+        const ModelSpec& model = in_.scenario.model;
+        const std::vector<std::int64_t> units = units_of(model);
+        const bool any_experts =
+            std::any_of(model.block_kinds.begin(), model.block_kinds.end(), has_experts);
+        ShardedUnits out;
+        out.residual = residual_;
+        out.scores = score_bytes(in_, sharding_);
+        out.profiles.reserve(recompute_kinds * units.size());
+        out.bytes.reserve(recompute_kinds * units.size());
+        for (std::size_t i = 0; i < units.size(); ++i) {
+            const bool routes =
+                units[i] >= 0 && has_experts(model.block_kinds[static_cast<std::size_t>(units[i])]);
+            if (any_experts && !routes) {
+                PlainUnit& plain = plain_unit(units[i]);
+                if (plain.profiles.empty()) plain.profiles = profiles(i, units[i], nullptr);
+                append(plain.profiles, out);
+            } else {
+                out.own.push_back(
+                    profiles(i, units[i], routes ? &plain_unit(units[i]) : nullptr));
+                append(out.own.back(), out);
+            }
+        }
+        return out;
+    }
+
+private:
+    PlainUnit& plain_unit(std::int64_t unit) {
+        UnitKey key{unit, sharding_};
+        key.sharding.ep = 1;
+        key.sharding.etp = sharding_.tp;
+        return cache_.plain[key];
+    }
+
+    static void append(const std::vector<UnitProfile>& profiles, ShardedUnits& out) {
         for (const UnitProfile& profile : profiles) {
-            out.profiles.push_back(profile);
+            out.profiles.push_back(&profile);
             out.logits += profile.logits;
             out.bytes.push_back(
                 {profile.stored_bytes, profile.forward.bytes, profile.backward.bytes});
         }
-    };
-    for (std::size_t i = 0; i < units.size(); ++i) {
-        const std::int64_t unit = units[i];
-        const bool plain =
-            unit < 0 || !has_experts(model.block_kinds[static_cast<std::size_t>(unit)]);
-        const auto build = [&] {
-            const bool given = i < lists.size() && !lists[i].empty();
-            return given ? build_profiles(in, unit, sharding, lists[i], cache.keep_ops)
-                         : build_profiles(in, unit, sharding, ops_of(in, unit, sharding),
-                                          cache.keep_ops);
-        };
-        if (!plain || !any_experts) {
-            append(build());
-            continue;
-        }
-        UnitKey key{unit, sharding};
-        key.sharding.ep = 1;
-        key.sharding.etp = sharding.tp;
-        std::vector<UnitProfile>& known = cache.plain[key];
-        if (known.empty()) {
-            known = build();
-        }
-        append(known);
     }
-    return out;
-}
+
+    void walk_part(std::size_t index, std::int64_t unit, BlockPart part, UnitWalk& walk) const {
+        const OpList* given = nullptr;
+        if (index < ops_.size()) {
+            given = part == BlockPart::from_experts ? &ops_[index].from : &ops_[index].before;
+        }
+        if (given != nullptr && !given->empty()) {
+            walk.along(*given);
+        } else {
+            walk.along(ops_of(in_, unit, sharding_, part));
+        }
+    }
+
+    /// One unit under every kind of recomputation (only blocks are recomputed). `begun`: where its
+    /// walk up to the experts is kept, if it has some.
+    std::vector<UnitProfile> profiles(std::size_t index, std::int64_t unit, PlainUnit* begun) {
+        const TensorRules& rules = in_.scenario.stack.tensors;
+        const double held = unit == head_unit ? 0.0 : residual_;
+        UnitWalk walk(rules, held);
+        if (begun == nullptr) {
+            walk_part(index, unit, BlockPart::whole, walk);
+        } else {
+            if (!begun->walk) {
+                walk_part(index, unit, BlockPart::before_experts, walk);
+                begun->walk = walk;
+            }
+            walk = *begun->walk;
+            walk_part(index, unit, BlockPart::from_experts, walk);
+        }
+        // DeepSpeed can cut the kept inputs of recomputed blocks over the tensor-parallel group;
+        // runs that split parameters too are known to do so.
+        const bool cut =
+            rules.partitioned_checkpoints && sharding_.sharded_parameters && !sharding_.sp;
+        const double kept = cut ? residual_ / sharding_.tp : residual_;
+        std::vector<UnitProfile> out;
+        out.reserve(recompute_kinds);
+        for (std::size_t k = 0; k < (unit < 0 ? 1 : recompute_kinds); ++k) {
+            out.push_back(walk.profile(static_cast<Recompute>(k), kept));
+            if (cache_.keep_ops) {
+                out.back().ops = ops_of(in_, unit, sharding_);
+            }
+        }
+        return out;
+    }
+
+    const MemoryInputs& in_;
+    const ShardingKey& sharding_;
+    const std::vector<UnitOps>& ops_;
+    MemoryCache::Impl& cache_;
+    double residual_ = 0.0;
+};
 
 ShardingKey without_micro_batch(ShardingKey sharding) {
     sharding.micro_batch = 0;
@@ -107,13 +148,13 @@ ShardingKey without_micro_batch(ShardingKey sharding) {
 }
 
 const ShardedUnits& insert_units(const MemoryInputs& in, const ShardingKey& sharding,
-                                 const std::vector<OpList>& lists, MemoryCache::Impl& cache) {
+                                 const std::vector<UnitOps>& ops, MemoryCache::Impl& cache) {
     if (cache.units.size() >= most_shardings) {
         cache.units.clear();
         cache.plain.clear();
     }
     return cache.units.insert(without_micro_batch(sharding), sharding.micro_batch,
-                              build_units(in, sharding, lists, cache));
+                              UnitBuilder(in, sharding, ops, cache).build());
 }
 
 } // namespace
@@ -139,7 +180,8 @@ std::size_t ShardedUnits::index_of(std::int64_t unit, Recompute recompute) const
                      : bytes.size() - (unit == head_unit ? 1 : 2);
 }
 
-OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& sharding) {
+OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& sharding,
+              BlockPart part) {
     const ModelSpec& model = in.scenario.model;
     const StackProfile& stack = in.scenario.stack;
     if (unit == embedding_unit) {
@@ -149,7 +191,7 @@ OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& shar
         return head_ops(model, in.resolved, stack, sharding);
     }
     return block_ops(model.block_kinds[static_cast<std::size_t>(unit)], trunk(in).hidden, model,
-                     in.resolved, stack, sharding);
+                     in.resolved, stack, sharding, part);
 }
 
 std::vector<std::int64_t> units_of(const ModelSpec& model) {
@@ -176,7 +218,7 @@ const ShardedUnits& sharded_units(const MemoryInputs& in, const ShardingKey& sha
     return known != nullptr ? *known : insert_units(in, sharding, {}, cache.impl());
 }
 
-void take_operators(const MemoryInputs& in, const Layout& layout, const std::vector<OpList>& ops,
+void take_operators(const MemoryInputs& in, const Layout& layout, const std::vector<UnitOps>& ops,
                     MemoryCache& cache) {
     const ShardingKey sharding = units_sharding(in, layout);
     if (cache.impl().units.find(without_micro_batch(sharding), sharding.micro_batch) == nullptr) {

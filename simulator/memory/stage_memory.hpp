@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -28,8 +29,9 @@ struct UnitBytes {
 
 /// Every unit of the model under one sharding and each kind of recomputation.
 struct ShardedUnits {
-    std::vector<UnitProfile> profiles;
-    std::vector<UnitBytes> bytes; ///< of the same
+    std::vector<const UnitProfile*> profiles; ///< lent by PlainUnits, or by `own`
+    std::vector<UnitBytes> bytes;             ///< of the same
+    std::vector<std::vector<UnitProfile>> own;
     double residual = 0.0;        ///< bytes of the residual stream
     double scores = 0.0;          ///< of one block, where they are written to memory
     double logits = 0.0;          ///< that the loss keeps
@@ -100,7 +102,8 @@ using ProductShapes = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 /// Block kinds, then embedding and head.
 std::vector<std::int64_t> units_of(const ModelSpec& model);
-OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& sharding);
+OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& sharding,
+              BlockPart part = BlockPart::whole);
 /// What the units read of a sharding. Only checkpoints cut over tp ask whether parameters are
 /// sharded.
 ShardingKey units_sharding(const MemoryInputs& in, const Layout& layout);
@@ -135,12 +138,17 @@ struct UnitHash {
     std::size_t operator()(const UnitKey& key) const;
 };
 
+/// What of a unit does not depend on how experts are split.
+struct PlainUnit {
+    std::vector<UnitProfile> profiles; ///< of a unit without experts
+    std::optional<UnitWalk> walk;      ///< up to the experts of one that has some
+};
+
 struct MemoryCache::Impl {
     /// By sharding without the micro-batch, and the micro-batch.
     ShelfCache<ShardingKey, ShardedUnits, ShardingHash> units;
-    /// Profiles of units without experts, for models that have some: how experts are split does not
-    /// concern them.
-    std::unordered_map<UnitKey, std::vector<UnitProfile>, UnitHash> plain;
+    /// For models with experts: how they are split does not concern these.
+    std::unordered_map<UnitKey, PlainUnit, UnitHash> plain;
     /// By outline without the number of micro-batches, and that number.
     ShelfCache<OutlineKey, PipelineOutline, OutlineHash> outlines;
     std::unordered_map<ParametersKey, std::vector<StageParameters>, ParametersHash> parameters;
@@ -184,7 +192,7 @@ struct LayoutMemory {
         return (*states)[outline->stages[index].structure];
     }
     [[nodiscard]] const UnitProfile& profile(const UnitCount& run) const {
-        return units->profiles[index_of(run)];
+        return *units->profiles[index_of(run)];
     }
     [[nodiscard]] const UnitBytes& bytes(const UnitCount& run) const {
         return units->bytes[index_of(run)];
