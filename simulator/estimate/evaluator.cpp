@@ -203,7 +203,7 @@ Flops recomputed_flops(const PreparedScenario& prepared, const PlacedLayout& pla
 
 Score Evaluator::score_memory(const Layout& layout, Workspace& workspace) const {
     Workspace::Impl& cache = workspace.impl();
-    cache.bind(prepared_.get());
+    cache.bind(prepared_.get(), layout);
     const MemoryHeadline memory = headline(*prepared_, tables_, layout, cache);
     Score out;
     out.time_sigma = prepared_->scenario.stack.time.sigma.value;
@@ -222,7 +222,7 @@ Score Evaluator::score_memory(const Layout& layout, Workspace& workspace) const 
 
 void Evaluator::add_time(const Layout& layout, Workspace& workspace, Score& score) const {
     Workspace::Impl& cache = workspace.impl();
-    cache.bind(prepared_.get());
+    cache.bind(prepared_.get(), layout);
     Priced p = prepare(*prepared_, tables_, layout, cache);
     p.step = step_without_traffic(prepared_->step, layout, *p.parts, p.placed.model->runs,
                                   tables_.recompute(layout.recompute), p.micro_batches, cache.step);
@@ -233,7 +233,7 @@ void Evaluator::add_time(const Layout& layout, Workspace& workspace, Score& scor
 
 void Evaluator::add_least_time(const Layout& layout, Workspace& workspace, Score& score) const {
     Workspace::Impl& cache = workspace.impl();
-    cache.bind(prepared_.get());
+    cache.bind(prepared_.get(), layout);
     Priced p = prepare(*prepared_, tables_, layout, cache);
     const double seconds = least_seconds(*p.parts, p.placed, layout,
                                          tables_.recompute(layout.recompute).kind, p.micro_batches);
@@ -255,7 +255,7 @@ Score Evaluator::score(const Layout& layout, Workspace& workspace) const {
 void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& out) const {
     const PreparedScenario& prepared = *prepared_;
     Workspace::Impl& cache = workspace.impl();
-    cache.bind(&prepared);
+    cache.bind(&prepared, layout);
     const Priced p = price(prepared, tables_, layout, cache);
     const MemoryHeadline memory = headline(prepared, tables_, layout, cache);
     evaluate_memory({prepared.scenario, prepared.resolved, tables_}, layout, p.placed.stages(),

@@ -148,7 +148,7 @@ Result<Term> Evaluator::explain(const Layout& layout, std::string_view path,
                                 Workspace& workspace) const {
     const PreparedScenario& prepared = *prepared_;
     Workspace::Impl& cache = workspace.impl();
-    cache.bind(&prepared);
+    cache.bind(&prepared, layout);
     std::string wanted(path);
     const bool time = wanted == "time" || wanted.starts_with("time.");
     const bool memory = wanted == "memory" || wanted.starts_with("memory.");

@@ -133,7 +133,7 @@ LayoutParts layout_parts(const StepContext& c, const Layout& layout) {
     return parts;
 }
 
-/// Everything a stage does for one micro-batch, and once per step.
+/// Everything a stage does for one micro-batch.
 struct StageTimes {
     PassTime forward;
     PassTime backward;
@@ -142,13 +142,14 @@ struct StageTimes {
     Hiding message; ///< one direction, all chunks
     DataParallelTime dp;
     OffloadTime offload;
-    double optimizer = 0.0;
     StagePass pass;
 };
 
 struct StepScratch::Impl {
     std::vector<StageTimes> stages; ///< by run; those of equal shapes at the first of them
     std::vector<StageRun> passes;
+    std::vector<double> optimizer; ///< seconds by run, of the layouts of `row`
+    std::uint64_t row = 0;
 };
 
 namespace {
@@ -219,7 +220,20 @@ void stage_times(const StepContext& c, const Layout& layout, const LayoutParts& 
         Seconds(s.backward.total() - s.backward_weight + s.recompute + s.message.exposed +
                 s.dp.backward.exposed + s.offload.backward.exposed);
     s.pass.backward_weight = Seconds(s.backward_weight);
-    s.optimizer = optimizer_seconds(c, layout, parts, shape);
+}
+
+/// Once per row: the optimizer does not read the micro-batch.
+const std::vector<double>& optimizer_by_run(const StepContext& c, const Layout& layout,
+                                            const LayoutParts& parts,
+                                            const std::vector<ShapeRun>& runs,
+                                            StepScratch::Impl& scratch) {
+    if (parts.row == 0 || parts.row != scratch.row) {
+        scratch.optimizer.clear();
+        for (const ShapeRun& run : runs)
+            scratch.optimizer.push_back(optimizer_seconds(c, layout, parts, run.shape));
+        scratch.row = parts.row;
+    }
+    return scratch.optimizer;
 }
 
 /// Adds to exposed times, and to the recorder if there is one.
@@ -320,6 +334,8 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
     Ledger<Recorder> ledger(out, recorder);
     std::vector<StageTimes>& stages = scratch.impl().stages;
     std::vector<StageRun>& passes = scratch.impl().passes;
+    const std::vector<double>& optimizer =
+        optimizer_by_run(c, layout, parts, runs, scratch.impl());
     stages.resize(std::max(stages.size(), runs.size()));
     passes.resize(runs.size());
     std::size_t slowest = 0;
@@ -330,7 +346,7 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
         if (known == i) {
             stage_times(c, layout, parts, runs[i].shape, plan.kind, m, stages[i]);
             const StageTimes& s = stages[i];
-            const double after = s.dp.step.exposed + s.optimizer + s.offload.step;
+            const double after = s.dp.step.exposed + optimizer[i] + s.offload.step;
             if (after > tail) {
                 tail = after;
                 last = i;
@@ -349,7 +365,7 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
     const StageTimes& end = stages[last];
     ledger.add(TimeKind::dp_comm, -1, "step", "time.dp_step", 1.0, end.dp.step.exposed);
     ledger.hide(TimeKind::dp_comm, end.dp.step.hidden);
-    ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0, end.optimizer);
+    ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0, optimizer[last]);
     ledger.add(TimeKind::offload, -1, "states", "time.offload_states", 1.0, end.offload.step);
     ledger.add(TimeKind::bubble, -1, "pipeline", "time.bubble", 1.0, pipeline.bubble.value());
     ledger.add(TimeKind::overhead, -1, "step", "time.overhead", 1.0,

@@ -74,6 +74,9 @@ struct LayoutParts {
     std::vector<RankParameters> parameters; ///< of the same units
     /// Of `paths`. Changes no figure; as the parts, it belongs to one thread.
     mutable CollectiveMemo collectives;
+    /// Number of the row of layouts, which differ in the micro-batch only, that the parts are of; 0:
+    /// nobody counts rows.
+    std::uint64_t row = 0;
 };
 LayoutParts layout_parts(const StepContext& context, const Layout& layout);
 

@@ -12,10 +12,16 @@ Workspace::~Workspace() = default;
 Workspace::Workspace(Workspace&&) noexcept = default;
 Workspace& Workspace::operator=(Workspace&&) noexcept = default;
 
-void Workspace::Impl::bind(const void* scenario) {
-    if (owner == scenario) return;
-    *this = Impl{};
-    owner = scenario;
+void Workspace::Impl::bind(const void* scenario, const Layout& layout) {
+    if (owner != scenario) {
+        *this = Impl{};
+        owner = scenario;
+    }
+    Layout common = layout;
+    common.micro_batch = 0;
+    if (row_number > 0 && common == row) return;
+    row = common;
+    ++row_number;
 }
 
 DensePathsKey dense_paths_key(const Layout& l) {
@@ -185,6 +191,21 @@ std::vector<UnitTime> unit_times(const PreparedScenario& prepared, const LayoutT
     return out;
 }
 
+/// Everything but the times of units.
+void begin_row(const PreparedScenario& prepared, const Layout& layout, Workspace::Impl& cache) {
+    const DensePathsKey dense = dense_paths_key(layout);
+    const ExpertPathsKey expert = expert_paths_key(layout);
+    const bool first = cache.parts.parameters.empty();
+    const bool same = !first && dense == cache.dense_key;
+    if (!same || !(expert == cache.expert_key)) {
+        set_paths(prepared, layout, same, cache);
+        cache.dense_key = dense;
+        cache.expert_key = expert;
+    }
+    cache.units_key = units_key(layout, cache.path_numbers);
+    cache.parts.row = cache.row_number;
+}
+
 } // namespace
 
 const LayoutParts& cached_parts(const PreparedScenario& prepared, const LayoutTables& tables,
@@ -192,16 +213,8 @@ const LayoutParts& cached_parts(const PreparedScenario& prepared, const LayoutTa
     LayoutParts& parts = cache.parts;
     if (cache.lender != nullptr) std::swap(parts.units, *cache.lender);
     cache.lender = nullptr;
-    const DensePathsKey dense = dense_paths_key(layout);
-    const ExpertPathsKey expert = expert_paths_key(layout);
-    const bool first = parts.parameters.empty();
-    const bool same = !first && dense == cache.dense_key;
-    if (!same || !(expert == cache.expert_key)) {
-        set_paths(prepared, layout, same, cache);
-        cache.dense_key = dense;
-        cache.expert_key = expert;
-    }
-    const UnitsKey units = units_key(layout, cache.path_numbers);
+    if (parts.row != cache.row_number) begin_row(prepared, layout, cache);
+    const UnitsKey& units = cache.units_key;
     cache.lender = cache.units.find(units, layout.micro_batch);
     if (cache.lender == nullptr) {
         if (cache.units.size() >= most_entries) {
@@ -251,8 +264,9 @@ const Value* look_up(LastAndAll<Key, Value>& cache, const Key& key, const Build&
 
 PlacedLayout cached_placement(const PreparedScenario& prepared, const LayoutTables& tables,
                               const Layout& layout, Workspace::Impl& cache) {
+    PlacedLayout& out = cache.placed;
+    if (cache.placed_row == cache.row_number) return out;
     const Scenario& scenario = prepared.scenario;
-    PlacedLayout out;
     out.model = look_up(cache.models, stages_key(layout), [&] {
         PlacedModel placed;
         placed.stages =
@@ -267,6 +281,7 @@ PlacedLayout cached_placement(const PreparedScenario& prepared, const LayoutTabl
         add_running_costs(scenario, placed);
         return placed;
     });
+    cache.placed_row = cache.row_number;
     return out;
 }
 

@@ -97,6 +97,7 @@ struct Workspace::Impl {
     LayoutParts parts;
     DensePathsKey dense_key;
     ExpertPathsKey expert_key;
+    UnitsKey units_key;
     std::vector<UnitTime>* lender = nullptr;
     PathNumbers known_paths;
     CollectiveMemo::PathNumbers path_numbers{}; ///< of `parts`
@@ -107,11 +108,19 @@ struct Workspace::Impl {
     std::vector<UnitOps> ops; ///< of the sharding that is being built
     LastAndAll<StagesKey, PlacedModel> models;
     LastAndAll<ClassesKey, PlacedRanks> ranks;
+    PlacedLayout placed; ///< of the last layout
+    std::uint64_t placed_row = 0;
     MemoryCache memory;
     StepScratch step;
 
-    /// Empties the caches if they belong to another Scenario.
-    void bind(const void* scenario);
+    /// Layouts that differ in the micro-batch only form a row: most of what one of them reads has
+    /// been looked up for the one before.
+    Layout row;                   ///< of the last layout, with micro-batch 0
+    std::uint64_t row_number = 0; ///< counts rows
+
+    /// Empties the caches if they belong to another Scenario, and begins a row where the layout is
+    /// not of the last one.
+    void bind(const void* scenario, const Layout& layout);
 };
 
 /// What is derived from a Scenario once.

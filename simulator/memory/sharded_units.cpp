@@ -8,9 +8,9 @@ namespace shardplan::sim {
 
 namespace {
 
-constexpr std::size_t recompute_kinds = EnumNames<Recompute>::names.size();
+constexpr std::size_t recompute_kinds = ShardedUnits::recompute_kinds;
 /// Profiles of more shardings are thrown away together: a search does not come back to old ones.
-constexpr std::size_t most_shardings = 4096;
+constexpr std::size_t most_shardings = 16384;
 
 const Part& trunk(const MemoryInputs& in) { return *trunk_of(in.scenario.model); }
 
@@ -54,6 +54,7 @@ public:
         const bool any_experts =
             std::any_of(model.block_kinds.begin(), model.block_kinds.end(), has_experts);
         ShardedUnits out;
+        out.routes = any_experts;
         out.residual = residual_;
         out.scores = score_bytes(in_, sharding_);
         out.profiles.reserve(recompute_kinds * units.size());
@@ -142,19 +143,16 @@ private:
     double residual_ = 0.0;
 };
 
-ShardingKey without_micro_batch(ShardingKey sharding) {
-    sharding.micro_batch = 0;
-    return sharding;
-}
-
-const ShardedUnits& insert_units(const MemoryInputs& in, const ShardingKey& sharding,
-                                 const std::vector<UnitOps>& ops, MemoryCache::Impl& cache) {
+const ShardedUnits& insert_units(const MemoryInputs& in, const ShardingKey& row,
+                                 std::int64_t micro_batch, const std::vector<UnitOps>& ops,
+                                 MemoryCache::Impl& cache) {
     if (cache.units.size() >= most_shardings) {
         cache.units.clear();
         cache.plain.clear();
     }
-    return cache.units.insert(without_micro_batch(sharding), sharding.micro_batch,
-                              UnitBuilder(in, sharding, ops, cache).build());
+    ShardingKey sharding = row;
+    sharding.micro_batch = micro_batch;
+    return cache.units.insert(row, micro_batch, UnitBuilder(in, sharding, ops, cache).build());
 }
 
 } // namespace
@@ -172,12 +170,6 @@ std::size_t ShardingHash::operator()(const ShardingKey& k) const {
 
 std::size_t UnitHash::operator()(const UnitKey& k) const {
     return hash_mix(ShardingHash()(k.sharding), static_cast<std::uint64_t>(k.unit + 2));
-}
-
-std::size_t ShardedUnits::index_of(std::int64_t unit, Recompute recompute) const {
-    return unit >= 0 ? recompute_kinds * static_cast<std::size_t>(unit) +
-                           static_cast<std::size_t>(recompute)
-                     : bytes.size() - (unit == head_unit ? 1 : 2);
 }
 
 OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& sharding,
@@ -211,18 +203,18 @@ ShardingKey units_sharding(const MemoryInputs& in, const Layout& layout) {
     return key;
 }
 
-const ShardedUnits& sharded_units(const MemoryInputs& in, const ShardingKey& sharding,
-                                  MemoryCache& cache) {
-    const ShardedUnits* known =
-        cache.impl().units.find(without_micro_batch(sharding), sharding.micro_batch);
-    return known != nullptr ? *known : insert_units(in, sharding, {}, cache.impl());
+const ShardedUnits& sharded_units(const MemoryInputs& in, const ShardingKey& row,
+                                  std::int64_t micro_batch, MemoryCache& cache) {
+    const ShardedUnits* known = cache.impl().units.find(row, micro_batch);
+    return known != nullptr ? *known : insert_units(in, row, micro_batch, {}, cache.impl());
 }
 
 void take_operators(const MemoryInputs& in, const Layout& layout, const std::vector<UnitOps>& ops,
                     MemoryCache& cache) {
-    const ShardingKey sharding = units_sharding(in, layout);
-    if (cache.impl().units.find(without_micro_batch(sharding), sharding.micro_batch) == nullptr) {
-        insert_units(in, sharding, ops, cache.impl());
+    ShardingKey row = units_sharding(in, layout);
+    row.micro_batch = 0;
+    if (cache.impl().units.find(row, layout.micro_batch) == nullptr) {
+        insert_units(in, row, layout.micro_batch, ops, cache.impl());
     }
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 #include "simulator/compute/op_builder.hpp"
 #include "simulator/schedule/pass_order.hpp"
@@ -14,11 +13,11 @@ namespace {
 
 const Part& trunk(const MemoryInputs& in) { return *trunk_of(in.scenario.model); }
 
+/// Without the number of micro-batches.
 OutlineKey outline_key(const MemoryInputs& in, const Layout& layout) {
     const RecomputePlan plan = in.tables.recompute(layout.recompute);
     OutlineKey key;
-    key.micro_batches = representative_micro_batches(layout.schedule, layout.pp,
-                                                     micro_batches(in.resolved, layout));
+    key.micro_batches = 0;
     key.recomputed_layers = plan.kind == Recompute::full ? plan.layers_per_stage : 0;
     key.stage_map = layout.stage_map;
     key.pp = layout.pp;
@@ -172,38 +171,55 @@ std::size_t ParametersHash::operator()(const ParametersKey& k) const {
                     static_cast<std::uint64_t>(k.ep) << 32U | static_cast<std::uint64_t>(k.etp));
 }
 
-LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement,
-                           MemoryCache& cache) {
-    MemoryCache::Impl& c = cache.impl();
-    LayoutMemory out;
-    const ShardingKey sharding = units_sharding(in, layout);
-    out.units = &sharded_units(in, sharding, cache);
-    OutlineKey key = outline_key(in, layout);
-    out.micro_batches = std::exchange(key.micro_batches, 0);
-    out.outline = c.outlines.find(key, out.micro_batches);
-    if (out.outline == nullptr) {
-        out.outline = &c.outlines.insert(key, out.micro_batches,
-                                         outline_of(in.scenario.model, layout, placement.stages,
-                                                    out.micro_batches, key.recomputed_layers));
-    }
-    const ParametersKey parameters{key, sharding.tp, sharding.ep, sharding.etp};
-    const StatesKey states = states_key(layout, parameters);
+namespace {
+
+/// Everything that layouts of a row have in common.
+void begin_row(const MemoryInputs& in, const Layout& row, const PlacedStages& placement,
+               const PipelineOutline& outline, MemoryCache::Impl& c) {
+    const ShardingKey& sharding = c.row_sharding;
+    const ParametersKey parameters{c.row_outline, sharding.tp, sharding.ep, sharding.etp};
+    const StatesKey states = states_key(row, parameters);
     if (c.states.empty() || !(states == c.states_key)) {
         c.states.clear();
         for (const StageParameters& p :
-             cached_parameters(in, layout, placement, parameters, *out.outline, c)) {
-            c.states.push_back(state_figures(in, layout, p));
+             cached_parameters(in, row, placement, parameters, outline, c)) {
+            c.states.push_back(state_figures(in, row, p));
         }
         c.states_key = states;
     }
+    c.row = row;
+}
+
+} // namespace
+
+LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
+                           const PlacedStages& placement, MemoryCache& cache) {
+    MemoryCache::Impl& c = cache.impl();
+    Layout row = layout;
+    row.micro_batch = 0;
+    const bool begins = !c.row || !(*c.row == row);
+    if (begins) {
+        c.row_sharding = units_sharding(in, row);
+        c.row_outline = outline_key(in, row);
+    }
+    LayoutMemory out;
+    out.micro_batches = representative_micro_batches(layout.schedule, layout.pp,
+                                                     micro_batches(in.resolved, layout));
+    out.outline = c.outlines.find(c.row_outline, out.micro_batches);
+    if (out.outline == nullptr) {
+        out.outline =
+            &c.outlines.insert(c.row_outline, out.micro_batches,
+                               outline_of(in.scenario.model, layout, placement.stages,
+                                          out.micro_batches, c.row_outline.recomputed_layers));
+    }
+    if (begins) begin_row(in, row, placement, *out.outline, c);
+    out.units = &sharded_units(in, c.row_sharding, layout.micro_batch, cache);
     out.states = &c.states;
     out.scratch = &c.scratch;
     out.recompute = in.tables.recompute(layout.recompute).kind;
-    out.sp = sharding.sp;
-    out.gathered_residual = out.units->residual * sharding.tp;
-    for (const BlockKind& kind : in.scenario.model.block_kinds) {
-        out.grouped_experts = out.grouped_experts || kind.ffn.kind == FfnKind::moe;
-    }
+    out.sp = c.row_sharding.sp;
+    out.gathered_residual = out.units->residual * c.row_sharding.tp;
+    out.grouped_experts = out.units->routes;
     return out;
 }
 

@@ -32,11 +32,17 @@ struct ShardedUnits {
     std::vector<const UnitProfile*> profiles; ///< lent by PlainUnits, or by `own`
     std::vector<UnitBytes> bytes;             ///< of the same
     std::vector<std::vector<UnitProfile>> own;
+    bool routes = false;          ///< some have experts
     double residual = 0.0;        ///< bytes of the residual stream
     double scores = 0.0;          ///< of one block, where they are written to memory
     double logits = 0.0;          ///< that the loss keeps
 
-    [[nodiscard]] std::size_t index_of(std::int64_t unit, Recompute recompute) const;
+    static constexpr std::size_t recompute_kinds = EnumNames<Recompute>::names.size();
+    [[nodiscard]] std::size_t index_of(std::int64_t unit, Recompute recompute) const {
+        return unit >= 0 ? recompute_kinds * static_cast<std::size_t>(unit) +
+                               static_cast<std::size_t>(recompute)
+                         : bytes.size() - (unit == head_unit ? 1 : 2);
+    }
 };
 
 /// The projection that an outline reads.
@@ -107,9 +113,9 @@ OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& shar
 /// What the units read of a sharding. Only checkpoints cut over tp ask whether parameters are
 /// sharded.
 ShardingKey units_sharding(const MemoryInputs& in, const Layout& layout);
-/// The units of a sharding, from the cache.
-const ShardedUnits& sharded_units(const MemoryInputs& in, const ShardingKey& sharding,
-                                  MemoryCache& cache);
+/// The units of a sharding, from the cache. `row`: without the micro-batch.
+const ShardedUnits& sharded_units(const MemoryInputs& in, const ShardingKey& row,
+                                  std::int64_t micro_batch, MemoryCache& cache);
 
 /// Where the live set of a stage peaks in one phase.
 struct LivePeak {
@@ -156,7 +162,11 @@ struct MemoryCache::Impl {
     std::unordered_map<ParametersKey, std::vector<ProductShapes>, ParametersHash> shapes;
     /// Of the last layout: a search changes what they read seldom.
     StatesKey states_key;
-    std::vector<StateFigures> states;   ///< by structure
+    std::vector<StateFigures> states; ///< by structure
+    /// Layouts that differ in the micro-batch only have all but units and outline in common.
+    std::optional<Layout> row; ///< of the last layout, with micro-batch 0
+    ShardingKey row_sharding;  ///< without the micro-batch
+    OutlineKey row_outline;    ///< without the number of micro-batches
     std::vector<bool> large_workspaces; ///< by node group
     std::vector<ChunkFigures> scratch;  ///< by group of chunks
     bool keep_ops = false;              ///< explain reads the operators of units
