@@ -93,73 +93,83 @@ GroupTraffic tied_table(const StepContext& c, const Layout& layout, const Layout
 
 } // namespace
 
-DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
-                                    const LayoutParts& parts, const StageShape& shape,
-                                    std::int64_t micro_batches, double forward, double backward) {
+DataParallelMoves data_parallel_moves(const StepContext& c, const Layout& layout,
+                                      const LayoutParts& parts, const StageShape& shape) {
     const RankParameters p = parameters_of(parts, shape);
     const Movement move{c, parts, p};
-    const Overlap& o = c.overlap;
-    const auto m = static_cast<double>(micro_batches);
     const double g = c.gradient_element;
     const double buckets = bucket_count(c, p.trained() * g);
-    DataParallelTime out;
-    GroupTraffic reduce;
-    GroupTraffic replicate;
+    DataParallelMoves out;
     // Hybrid sharding: pieces are added up over the groups that hold copies.
     const double split = static_cast<double>(path_in(parts.paths, Group::shard).ranks);
     if (layout.shard != Shard::none) {
-        replicate = move.dense(Group::replica, Collective::all_reduce, g, buckets, split);
+        out.replicate = move.dense(Group::replica, Collective::all_reduce, g, buckets, split);
     }
     const bool fsdp =
         c.scenario->stack.capabilities.fully_sharded && layout.shard == Shard::optimizer_gradients;
-    if (layout.shard == Shard::all || fsdp) {
+    out.by_unit = layout.shard == Shard::all || fsdp;
+    if (out.by_unit) {
         const double units =
             std::max(1.0, std::ceil(shape.blocks / blocks_per_unit(layout.wrap, shape.blocks)) +
                               (shape.has_embedding || shape.has_head ? 1.0 : 0.0));
-        const GroupTraffic gather = move.gather(units);
-        reduce = move.dense(Group::shard, Collective::reduce_scatter, g, units);
-        reduce += move.expert(Collective::reduce_scatter, g, units);
-        const bool again = layout.shard == Shard::all && layout.reshard;
-        out.forward = hide(gather.seconds, o.gather, forward, o.slowdown);
-        const double in_backward = again ? gather.seconds : 0.0;
-        const double hidden = in_backward * o.gather + reduce.seconds * o.dp;
-        const double all = in_backward + reduce.seconds;
-        out.backward = hide(all, all > 0.0 ? hidden / all : 0.0, backward, o.slowdown);
-        const double unpack = copy_seconds(c, p, c.parameter_element, c.parameter_element);
+        out.gather = move.gather(units);
+        out.reduce = move.dense(Group::shard, Collective::reduce_scatter, g, units);
+        out.reduce += move.expert(Collective::reduce_scatter, g, units);
         if (path_in(parts.paths, Group::shard).ranks > 1) {
-            out.forward.exposed += unpack;
-            out.backward.exposed +=
-                (again ? unpack : 0.0) + copy_seconds(c, p, c.parameter_element, g);
+            out.unpack = copy_seconds(c, p, c.parameter_element, c.parameter_element);
+            out.pack_gradient = copy_seconds(c, p, c.parameter_element, g);
         }
-        out.step = {replicate.seconds, 0.0};
-        out.traffic = m * ((again ? 2.0 : 1.0) * gather);
-        out.traffic += m * reduce;
-        out.traffic += replicate;
     } else {
         const bool sharded = layout.shard != Shard::none;
         const Collective op = sharded ? Collective::reduce_scatter : Collective::all_reduce;
-        reduce = move.dense(sharded ? Group::shard : Group::dp_cp, op, g, buckets);
-        reduce += move.expert(op, g, buckets);
+        out.reduce = move.dense(sharded ? Group::shard : Group::dp_cp, op, g, buckets);
+        out.reduce += move.expert(op, g, buckets);
+        if (sharded) {
+            out.gather =
+                move.dense(Group::shard, Collective::all_gather, c.parameter_element, buckets);
+            out.gather += move.expert(Collective::all_gather, c.parameter_element, buckets);
+        }
+    }
+    out.tied = tied_table(c, layout, parts, shape);
+    return out;
+}
+
+DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
+                                    const DataParallelMoves& move, std::int64_t micro_batches,
+                                    double forward, double backward) {
+    const Overlap& o = c.overlap;
+    const auto m = static_cast<double>(micro_batches);
+    DataParallelTime out;
+    if (move.by_unit) {
+        const bool again = layout.shard == Shard::all && layout.reshard;
+        out.forward = hide(move.gather.seconds, o.gather, forward, o.slowdown);
+        const double in_backward = again ? move.gather.seconds : 0.0;
+        const double hidden = in_backward * o.gather + move.reduce.seconds * o.dp;
+        const double all = in_backward + move.reduce.seconds;
+        out.backward = hide(all, all > 0.0 ? hidden / all : 0.0, backward, o.slowdown);
+        out.forward.exposed += move.unpack;
+        out.backward.exposed += (again ? move.unpack : 0.0) + move.pack_gradient;
+        out.step = {move.replicate.seconds, 0.0};
+        out.traffic = m * ((again ? 2.0 : 1.0) * move.gather);
+        out.traffic += m * move.reduce;
+        out.traffic += move.replicate;
+    } else {
         // zero2 keeps no whole gradients, so every micro-batch is reduced
         const double times = layout.shard == Shard::optimizer_gradients ? m : 1.0;
         // Under accumulation only the last backward pass has final gradients to hide.
-        const Hiding once = hide(reduce.seconds, o.dp, backward, o.slowdown);
-        out.step = {times * once.exposed + replicate.seconds, times * once.hidden};
-        out.traffic = times * reduce;
-        out.traffic += replicate;
-        if (sharded) {
-            GroupTraffic gather =
-                move.dense(Group::shard, Collective::all_gather, c.parameter_element, buckets);
-            gather += move.expert(Collective::all_gather, c.parameter_element, buckets);
-            const Hiding first = hide(gather.seconds, o.gather, forward, o.slowdown);
+        const Hiding once = hide(move.reduce.seconds, o.dp, backward, o.slowdown);
+        out.step = {times * once.exposed + move.replicate.seconds, times * once.hidden};
+        out.traffic = times * move.reduce;
+        out.traffic += move.replicate;
+        if (layout.shard != Shard::none) {
+            const Hiding first = hide(move.gather.seconds, o.gather, forward, o.slowdown);
             out.step.exposed += first.exposed;
             out.step.hidden += first.hidden;
-            out.traffic += gather;
+            out.traffic += move.gather;
         }
     }
-    const GroupTraffic tied = tied_table(c, layout, parts, shape);
-    out.step.exposed += tied.seconds;
-    out.traffic += tied;
+    out.step.exposed += move.tied.seconds;
+    out.traffic += move.tied;
     return out;
 }
 

@@ -12,12 +12,24 @@ struct DataParallelTime {
     Hiding step;          ///< once per step
     GroupTraffic traffic; ///< per step
 };
-/// `forward`, `backward`: compute seconds of the stage's passes that can hide it.
+/// What data parallelism moves on a rank of one stage, whatever the micro-batch.
+struct DataParallelMoves {
+    bool by_unit = false;       ///< gathered and reduced unit by unit for every micro-batch
+    GroupTraffic gather;        ///< of parameters, all units or buckets
+    GroupTraffic reduce;        ///< of gradients, the same
+    GroupTraffic replicate;     ///< pieces of a hybrid sharding, once per step
+    GroupTraffic tied;          ///< copies of a tied table, once per step
+    double unpack = 0.0;        ///< seconds in which gathered parameters are copied
+    double pack_gradient = 0.0; ///< the same for gradients on their way out
+};
 /// Sources: Rajbhandari et al. 2020 (arXiv 1910.02054) for what each kind of sharding moves; Zhao
 /// et al. 2023 (arXiv 2304.11277) for gathering unit by unit.
+DataParallelMoves data_parallel_moves(const StepContext& c, const Layout& layout,
+                                      const LayoutParts& parts, const StageShape& shape);
+/// `forward`, `backward`: compute seconds of the stage's passes that can hide it.
 DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
-                                    const LayoutParts& parts, const StageShape& shape,
-                                    std::int64_t micro_batches, double forward, double backward);
+                                    const DataParallelMoves& moves, std::int64_t micro_batches,
+                                    double forward, double backward);
 
 /// Memory passes of the optimizer over gradients and states on one rank, seconds per step.
 double optimizer_seconds(const StepContext& c, const Layout& layout, const LayoutParts& parts,

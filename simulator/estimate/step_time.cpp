@@ -145,10 +145,16 @@ struct StageTimes {
     StagePass pass;
 };
 
+/// What a stage does whatever the micro-batch.
+struct StageFixed {
+    DataParallelMoves moves;
+    double optimizer = 0.0; ///< seconds per step
+};
+
 struct StepScratch::Impl {
     std::vector<StageTimes> stages; ///< by run; those of equal shapes at the first of them
     std::vector<StageRun> passes;
-    std::vector<double> optimizer; ///< seconds by run, of the layouts of `row`
+    std::vector<StageFixed> fixed; ///< by run, of the layouts of `row`
     std::uint64_t row = 0;
 };
 
@@ -195,9 +201,14 @@ double recompute_of(const UnitUse& use, const UnitTime& unit, Recompute kind) {
     return 0.0;
 }
 
+/// `message`: seconds of one hand-over to a neighbour.
 void stage_times(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                 const StageShape& shape, Recompute recompute, std::int64_t m, StageTimes& s) {
-    s = {};
+                 const StageShape& shape, const DataParallelMoves& moves, double message,
+                 Recompute recompute, std::int64_t m, StageTimes& s) {
+    s.forward = {};
+    s.backward = {};
+    s.backward_weight = 0.0;
+    s.recompute = 0.0;
     for (const UnitUse& use : shape.units) {
         const UnitTime& unit = parts.units[static_cast<std::size_t>(use.unit)];
         s.forward += use.count * unit.forward;
@@ -205,13 +216,13 @@ void stage_times(const StepContext& c, const Layout& layout, const LayoutParts& 
         s.backward_weight += use.count * unit.backward_weight;
         s.recompute += recompute_of(use, unit, recompute);
     }
+    s.message = {};
     if (layout.pp > 1) {
-        const double one = message_seconds(c, layout, parts);
-        const double all = one * std::max(1.0, static_cast<double>(layout.chunks));
+        const double all = message * std::max(1.0, static_cast<double>(layout.chunks));
         s.message = hide(all, c.overlap.pp, s.forward.compute(), c.overlap.slowdown);
     }
     const double backward_compute = s.backward.compute() + s.recompute;
-    s.dp = data_parallel_time(c, layout, parts, shape, m, s.forward.compute(), backward_compute);
+    s.dp = data_parallel_time(c, layout, moves, m, s.forward.compute(), backward_compute);
     s.offload =
         offload_time(c, layout, parts, shape, s.forward.total(), s.backward.total() + s.recompute);
     s.pass.forward = Seconds(s.forward.total() + s.message.exposed + s.dp.forward.exposed +
@@ -222,18 +233,21 @@ void stage_times(const StepContext& c, const Layout& layout, const LayoutParts& 
     s.pass.backward_weight = Seconds(s.backward_weight);
 }
 
-/// Once per row: the optimizer does not read the micro-batch.
-const std::vector<double>& optimizer_by_run(const StepContext& c, const Layout& layout,
+const std::vector<StageFixed>& fixed_by_run(const StepContext& c, const Layout& layout,
                                             const LayoutParts& parts,
                                             const std::vector<ShapeRun>& runs,
                                             StepScratch::Impl& scratch) {
     if (parts.row == 0 || parts.row != scratch.row) {
-        scratch.optimizer.clear();
-        for (const ShapeRun& run : runs)
-            scratch.optimizer.push_back(optimizer_seconds(c, layout, parts, run.shape));
+        scratch.fixed.clear();
+        for (std::size_t i = 0; i < runs.size(); ++i) {
+            StageFixed& fixed = scratch.fixed.emplace_back();
+            if (runs[i].same_as < i) continue;
+            fixed.moves = data_parallel_moves(c, layout, parts, runs[i].shape);
+            fixed.optimizer = optimizer_seconds(c, layout, parts, runs[i].shape);
+        }
         scratch.row = parts.row;
     }
-    return scratch.optimizer;
+    return scratch.fixed;
 }
 
 /// Adds to exposed times, and to the recorder if there is one.
@@ -334,8 +348,8 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
     Ledger<Recorder> ledger(out, recorder);
     std::vector<StageTimes>& stages = scratch.impl().stages;
     std::vector<StageRun>& passes = scratch.impl().passes;
-    const std::vector<double>& optimizer =
-        optimizer_by_run(c, layout, parts, runs, scratch.impl());
+    const std::vector<StageFixed>& fixed = fixed_by_run(c, layout, parts, runs, scratch.impl());
+    const double message = layout.pp > 1 ? message_seconds(c, layout, parts) : 0.0;
     stages.resize(std::max(stages.size(), runs.size()));
     passes.resize(runs.size());
     std::size_t slowest = 0;
@@ -344,9 +358,10 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
     for (std::size_t i = 0; i < runs.size(); ++i) {
         const std::size_t known = runs[i].same_as;
         if (known == i) {
-            stage_times(c, layout, parts, runs[i].shape, plan.kind, m, stages[i]);
+            stage_times(c, layout, parts, runs[i].shape, fixed[i].moves, message, plan.kind, m,
+                        stages[i]);
             const StageTimes& s = stages[i];
-            const double after = s.dp.step.exposed + optimizer[i] + s.offload.step;
+            const double after = s.dp.step.exposed + fixed[i].optimizer + s.offload.step;
             if (after > tail) {
                 tail = after;
                 last = i;
@@ -365,7 +380,8 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
     const StageTimes& end = stages[last];
     ledger.add(TimeKind::dp_comm, -1, "step", "time.dp_step", 1.0, end.dp.step.exposed);
     ledger.hide(TimeKind::dp_comm, end.dp.step.hidden);
-    ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0, optimizer[last]);
+    ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0,
+               fixed[last].optimizer);
     ledger.add(TimeKind::offload, -1, "states", "time.offload_states", 1.0, end.offload.step);
     ledger.add(TimeKind::bubble, -1, "pipeline", "time.bubble", 1.0, pipeline.bubble.value());
     ledger.add(TimeKind::overhead, -1, "step", "time.overhead", 1.0,

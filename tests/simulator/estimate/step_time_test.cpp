@@ -32,7 +32,9 @@ public:
     }
     [[nodiscard]] sim::DataParallelTime data_parallel(const StageShape& shape,
                                                       std::int64_t micro_batches) const {
-        return data_parallel_time(context_, layout_, parts_, shape, micro_batches, 0.0, 0.0);
+        return data_parallel_time(context_, layout_,
+                                  data_parallel_moves(context_, layout_, parts_, shape),
+                                  micro_batches, 0.0, 0.0);
     }
     [[nodiscard]] const sim::StepContext& context() const { return context_; }
     [[nodiscard]] const sim::LayoutParts& parts() const { return parts_; }
@@ -176,7 +178,7 @@ TEST(StepTime, CutsMessagesBetweenStagesOverTensorParallelRanks) {
         const Prepared p{scenario(llama_3_8b(), dgx_h100(4), job(8192, 128), stack),
                          layout(4, 4, 2)};
         sim::StepScratch scratch;
-        return step_time(p.context(), p.layout(), p.parts(), p.shapes(), {}, 64, scratch);
+        return step_time(p.context(), p.layout(), p.parts(), runs_of(p.shapes()), {}, 64, scratch);
     };
     EXPECT_DOUBLE_EQ(result(true).pp.bytes, result(false).pp.bytes / 4.0);
     EXPECT_LT(result(true).exposed[sim::TimeKind::pp_comm],
@@ -188,10 +190,10 @@ TEST(StepTime, IsBoundByTheLongestStage) {
     const Prepared p = llama(l);
     sim::StepScratch scratch;
     auto shapes = p.shapes();
-    const auto even = step_time(p.context(), l, p.parts(), shapes, {}, 8, scratch);
+    const auto even = step_time(p.context(), l, p.parts(), runs_of(shapes), {}, 8, scratch);
     shapes[1].units[0].count = 12;
     shapes[2].units[0].count = 4;
-    const auto uneven = step_time(p.context(), l, p.parts(), shapes, {}, 8, scratch);
+    const auto uneven = step_time(p.context(), l, p.parts(), runs_of(shapes), {}, 8, scratch);
     EXPECT_EQ(uneven.slowest_stage, 1);
     EXPECT_GT(uneven.total, even.total);
 }
