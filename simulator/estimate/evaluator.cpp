@@ -47,6 +47,9 @@ Result<Evaluator> Evaluator::make(Scenario scenario, LayoutTables tables) {
         prepared->peak = prepared->peak > 0.0 ? std::min(prepared->peak, peak) : peak;
     }
     prepared->step = step_context(s, r);
+    for (const BlockKind& kind : s.model.block_kinds)
+        prepared->routes.push_back(kind.ffn.kind == FfnKind::moe);
+    prepared->routes.resize(prepared->routes.size() + 2); // embedding and head
     prepared->model_flops = model_flops_per_step(s.model, r);
     prepared->block_forward_flops = block_forward_flops_per_step(s.model, r);
     prepared->selective_forward_flops = selective_forward_flops_per_step(s.model, r, s.stack);

@@ -110,8 +110,9 @@ std::string_view unit_name(const ModelSpec& model, std::int64_t unit) {
     return model.block_kinds[static_cast<std::size_t>(unit)].name;
 }
 
-LayoutParts layout_parts(const StepContext& c, const Layout& layout) {
-    LayoutParts parts;
+OwnLayoutParts layout_parts(const StepContext& c, const Layout& layout) {
+    OwnLayoutParts own;
+    LayoutParts& parts = own.parts;
     parts.paths = paths_of(*c.scenario, layout);
     const ModelSpec& model = c.scenario->model;
     const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
@@ -119,8 +120,10 @@ LayoutParts layout_parts(const StepContext& c, const Layout& layout) {
     for (std::int64_t unit = 0; unit < kinds + 2; ++unit) {
         UnitWork work;
         work.add(unit_ops(c, layout, unit), c.rates);
-        parts.units.push_back(unit_time(work, c.rates, c.overlap, parts.paths, parts.collectives,
-                                        layout.cp_kind, unit < kinds));
+        own.times.push_back(std::make_unique<UnitTime>(
+            unit_time(work, c.rates, c.overlap, parts.paths, parts.collectives, layout.cp_kind,
+                      unit < kinds)));
+        own.units.push_back(own.times.back().get());
         if (unit < kinds) {
             parts.parameters.push_back(
                 block_on_rank(model.block_kinds[static_cast<std::size_t>(unit)],
@@ -130,7 +133,8 @@ LayoutParts layout_parts(const StepContext& c, const Layout& layout) {
     parts.parameters.push_back(embedding_on_rank(model, *c.resolved, layout));
     // where one stage holds both ends, a tied table is counted there once
     parts.parameters.push_back(head_on_rank(model, *c.resolved, layout, layout.pp == 1));
-    return parts;
+    parts.units = UnitTimes(own.units);
+    return own;
 }
 
 /// Everything a stage does for one micro-batch.

@@ -67,10 +67,21 @@ struct StepContext {
 };
 StepContext step_context(const Scenario& scenario, const Resolved& resolved);
 
+/// Times of units that somebody else holds, by block kind, then embedding, then head.
+class UnitTimes {
+public:
+    UnitTimes() = default;
+    explicit UnitTimes(const std::vector<const UnitTime*>& units) : units_(units.data()) {}
+    [[nodiscard]] const UnitTime& operator[](std::size_t unit) const { return *units_[unit]; }
+
+private:
+    const UnitTime* const* units_ = nullptr;
+};
+
 /// Cached parts of one layout: times of its units, parameters of its units, paths of its groups.
 struct LayoutParts {
     Paths paths;
-    std::vector<UnitTime> units;            ///< by block kind, then embedding, then head
+    UnitTimes units;
     std::vector<RankParameters> parameters; ///< of the same units
     /// Of `paths`. Changes no figure; as the parts, it belongs to one thread.
     mutable CollectiveMemo collectives;
@@ -78,7 +89,13 @@ struct LayoutParts {
     /// nobody counts rows.
     std::uint64_t row = 0;
 };
-LayoutParts layout_parts(const StepContext& context, const Layout& layout);
+/// The same from scratch, with the times it points to.
+struct OwnLayoutParts {
+    std::vector<std::unique_ptr<UnitTime>> times;
+    std::vector<const UnitTime*> units;
+    LayoutParts parts;
+};
+OwnLayoutParts layout_parts(const StepContext& context, const Layout& layout);
 
 /// The operators of a unit as LayoutParts prices them. `part`: of a block.
 OpList unit_ops(const StepContext& context, const Layout& layout, std::int64_t unit,

@@ -57,7 +57,7 @@ namespace {
 
 /// Entries of a table that grows with the search; more are thrown away together, because a search
 /// does not come back to old ones.
-constexpr std::size_t most_entries = 8192;
+constexpr std::size_t most_entries = 16384;
 
 /// Whose ranks are cut out of those of a stage anew.
 bool is_of_experts(Group group) {
@@ -98,97 +98,97 @@ UnitsKey units_key(const Layout& l, const CollectiveMemo::PathNumbers& paths) {
              path(Group::cp), path(Group::ep), path(Group::etp)}};
 }
 
-PlainUnitKey plain_unit_key(const Layout& l, const UnitsKey& units, std::size_t unit) {
-    return {{l.micro_batch, units.fields[0], units.fields[2], units.fields[3], units.fields[4],
-             static_cast<std::uint32_t>(unit)}};
-}
-
-bool has_experts(const BlockKind& kind) { return kind.ffn.kind == FfnKind::moe; }
-
-/// The work of one unit. Operators that are built for it are left in `ops`.
-UnitWork unit_work(const StepContext& step, const Layout& layout, const UnitsKey& key,
-                   std::size_t unit, bool routes, UnitOps& ops, Workspace::Impl& cache) {
-    const auto index = static_cast<std::int64_t>(unit);
-    UnitWork work;
-    if (!routes) {
-        ops.before = unit_ops(step, layout, index);
-        work.add(ops.before, step.rates);
-        return work;
-    }
-    const PlainWorkKey plain{{layout.micro_batch, key.fields[0], key.fields[2],
-                              static_cast<std::uint32_t>(unit)}};
-    const auto known = cache.plain_works.find(plain);
-    if (known != cache.plain_works.end()) {
-        work = known->second;
-    } else {
-        ops.before = unit_ops(step, layout, index, BlockPart::before_experts);
-        work.add(ops.before, step.rates);
-        cache.plain_works.emplace(plain, work);
-    }
-    ops.from = unit_ops(step, layout, index, BlockPart::from_experts);
-    work.add(ops.from, step.rates);
-    return work;
-}
-
-/// The work of the units that read how experts are split: those that have some, or (for want of
-/// any) all.
-const std::vector<UnitWork>& unit_works(const StepContext& step, const Layout& layout,
-                                        const UnitsKey& key, const std::vector<bool>& routes,
-                                        bool any_experts, Workspace::Impl& cache) {
-    const WorkKey sharding{{key.fields[0], key.fields[1], key.fields[2]}};
-    const std::vector<UnitWork>* known = cache.works.find(sharding, layout.micro_batch);
+/// Work of what how experts are split does not concern, by unit. Operators that are built for it
+/// are left in `ops`.
+const std::vector<UnitWork>& plain_works(const PreparedScenario& prepared, const Layout& layout,
+                                         Workspace::Impl& cache) {
+    const PlainWorkKey key{{cache.units_key.fields[0], cache.units_key.fields[2]}};
+    const std::vector<UnitWork>* known = cache.plain_works.find(key, layout.micro_batch);
     if (known != nullptr) return *known;
-    if (cache.works.size() >= most_entries) {
-        cache.works.clear();
-        cache.plain_works.clear();
-    }
-    std::vector<UnitWork> works(routes.size());
+    std::vector<UnitWork> works(prepared.routes.size());
     for (std::size_t unit = 0; unit < works.size(); ++unit) {
-        if (routes[unit] || !any_experts) {
-            works[unit] =
-                unit_work(step, layout, key, unit, routes[unit], cache.ops[unit], cache);
+        OpList& ops = cache.ops[unit].before;
+        ops = unit_ops(prepared.step, layout, static_cast<std::int64_t>(unit),
+                       BlockPart::before_experts);
+        works[unit].add(ops, prepared.step.rates);
+    }
+    return cache.plain_works.insert(key, layout.micro_batch, std::move(works));
+}
+
+/// Work of the units with experts, in their order.
+const std::vector<UnitWork>& routed_works(const PreparedScenario& prepared, const Layout& layout,
+                                          Workspace::Impl& cache) {
+    const UnitsKey& units = cache.units_key;
+    const WorkKey key{{units.fields[0], units.fields[1], units.fields[2]}};
+    const std::vector<UnitWork>* known = cache.works.find(key, layout.micro_batch);
+    if (known != nullptr) return *known;
+    const std::vector<UnitWork>& plain = plain_works(prepared, layout, cache);
+    std::vector<UnitWork> works;
+    for (std::size_t unit = 0; unit < plain.size(); ++unit) {
+        if (!prepared.routes[unit]) continue;
+        OpList& ops = cache.ops[unit].from;
+        ops = unit_ops(prepared.step, layout, static_cast<std::int64_t>(unit),
+                       BlockPart::from_experts);
+        works.push_back(plain[unit]);
+        works.back().add(ops, prepared.step.rates);
+    }
+    return cache.works.insert(key, layout.micro_batch, std::move(works));
+}
+
+UnitTime price(const PreparedScenario& prepared, const Layout& layout, const UnitWork& work,
+               std::size_t unit, Workspace::Impl& cache) {
+    const bool is_block = unit < prepared.scenario.model.block_kinds.size();
+    return unit_time(work, prepared.step.rates, prepared.step.overlap, cache.parts.paths,
+                     cache.parts.collectives, layout.cp_kind, is_block);
+}
+
+/// Times of units without experts, by unit.
+const std::vector<UnitTime>& plain_units(const PreparedScenario& prepared, const Layout& layout,
+                                         Workspace::Impl& cache) {
+    const UnitsKey& units = cache.units_key;
+    const PlainUnitsKey key{{units.fields[0], units.fields[2], units.fields[3], units.fields[4]}};
+    const std::vector<UnitTime>* known = cache.plain_units.find(key, layout.micro_batch);
+    if (known != nullptr) return *known;
+    const std::vector<UnitWork>& works = plain_works(prepared, layout, cache);
+    std::vector<UnitTime> times(works.size());
+    for (std::size_t unit = 0; unit < times.size(); ++unit) {
+        if (!prepared.routes[unit]) {
+            times[unit] = price(prepared, layout, works[unit], unit, cache);
         }
     }
-    return cache.works.insert(sharding, layout.micro_batch, std::move(works));
+    return cache.plain_units.insert(key, layout.micro_batch, std::move(times));
 }
 
 /// Times of block kinds, embedding and head. The operators that are built for them go to the memory
 /// estimate too.
-std::vector<UnitTime> unit_times(const PreparedScenario& prepared, const LayoutTables& tables,
-                                 const Layout& layout, const UnitsKey& key,
-                                 Workspace::Impl& cache) {
-    const std::vector<BlockKind>& kinds = prepared.scenario.model.block_kinds;
-    const StepContext& step = prepared.step;
-    const bool any_experts = std::any_of(kinds.begin(), kinds.end(), has_experts);
-    std::vector<bool> routes;
-    for (const BlockKind& kind : kinds)
-        routes.push_back(has_experts(kind));
-    routes.resize(kinds.size() + 2);
-    cache.ops.assign(routes.size(), {});
-    const std::vector<UnitWork>& works =
-        unit_works(step, layout, key, routes, any_experts, cache);
-    const auto price = [&](const UnitWork& work, std::size_t unit) {
-        return unit_time(work, step.rates, step.overlap, cache.parts.paths, cache.parts.collectives,
-                         layout.cp_kind, unit < kinds.size());
-    };
-    std::vector<UnitTime> out;
-    out.reserve(routes.size());
-    for (std::size_t unit = 0; unit < routes.size(); ++unit) {
-        if (routes[unit] || !any_experts) {
-            out.push_back(price(works[unit], unit));
-            continue;
+const PricedUnits& build_units(const PreparedScenario& prepared, const LayoutTables& tables,
+                               const Layout& layout, Workspace::Impl& cache) {
+    if (cache.units.size() >= most_entries) {
+        cache.units.clear();
+        cache.plain_units.clear();
+        cache.works.clear();
+        cache.plain_works.clear();
+    }
+    cache.ops.resize(prepared.routes.size());
+    for (UnitOps& ops : cache.ops) {
+        ops.before.clear();
+        ops.from.clear();
+    }
+    const std::vector<UnitTime>& plain = plain_units(prepared, layout, cache);
+    const std::vector<UnitWork>& works = routed_works(prepared, layout, cache);
+    PricedUnits out;
+    out.own.reserve(works.size());
+    out.all.reserve(plain.size());
+    for (std::size_t unit = 0; unit < plain.size(); ++unit) {
+        if (prepared.routes[unit]) {
+            out.own.push_back(price(prepared, layout, works[out.own.size()], unit, cache));
+            out.all.push_back(&out.own.back());
+        } else {
+            out.all.push_back(&plain[unit]);
         }
-        const PlainUnitKey plain = plain_unit_key(layout, key, unit);
-        auto it = cache.plain_units.find(plain);
-        if (it == cache.plain_units.end()) {
-            const UnitWork work =
-                unit_work(step, layout, key, unit, false, cache.ops[unit], cache);
-            it = cache.plain_units.emplace(plain, price(work, unit)).first;
-        }
-        out.push_back(it->second);
     }
     take_operators({prepared.scenario, prepared.resolved, tables}, layout, cache.ops, cache.memory);
-    return out;
+    return cache.units.insert(cache.units_key, layout.micro_batch, std::move(out));
 }
 
 /// Everything but the times of units.
@@ -211,20 +211,10 @@ void begin_row(const PreparedScenario& prepared, const Layout& layout, Workspace
 const LayoutParts& cached_parts(const PreparedScenario& prepared, const LayoutTables& tables,
                                 const Layout& layout, Workspace::Impl& cache) {
     LayoutParts& parts = cache.parts;
-    if (cache.lender != nullptr) std::swap(parts.units, *cache.lender);
-    cache.lender = nullptr;
     if (parts.row != cache.row_number) begin_row(prepared, layout, cache);
-    const UnitsKey& units = cache.units_key;
-    cache.lender = cache.units.find(units, layout.micro_batch);
-    if (cache.lender == nullptr) {
-        if (cache.units.size() >= most_entries) {
-            cache.units.clear();
-            cache.plain_units.clear();
-        }
-        cache.lender = &cache.units.insert(units, layout.micro_batch,
-                                           unit_times(prepared, tables, layout, units, cache));
-    }
-    std::swap(parts.units, *cache.lender);
+    const PricedUnits* units = cache.units.find(cache.units_key, layout.micro_batch);
+    if (units == nullptr) units = &build_units(prepared, tables, layout, cache);
+    parts.units = UnitTimes(units->all);
     return parts;
 }
 

@@ -41,12 +41,18 @@ ExpertPathsKey expert_paths_key(const Layout& layout);
 /// What the times of units read beside the micro-batch: the sharding, and which paths its groups
 /// take (by number).
 using UnitsKey = Projection<7>;
-/// The same for one unit without experts: how experts are split does not concern it.
-using PlainUnitKey = Projection<6>;
+/// The same for units without experts: how experts are split does not concern them.
+using PlainUnitsKey = Projection<4>;
 /// What the work of units reads beside the micro-batch: the sharding.
 using WorkKey = Projection<3>;
-/// The same for the part of one unit that how experts are split does not concern.
-using PlainWorkKey = Projection<4>;
+/// The same for what how experts are split does not concern: units without any, others up to them.
+using PlainWorkKey = Projection<2>;
+
+/// Times of all units.
+struct PricedUnits {
+    std::vector<UnitTime> own;        ///< of those with experts
+    std::vector<const UnitTime*> all; ///< others are lent by the cache of plain units
+};
 /// What stages read.
 using StagesKey = Projection<4>;
 StagesKey stages_key(const Layout& layout);
@@ -92,19 +98,18 @@ struct LastAndAll {
 
 struct Workspace::Impl {
     const void* owner = nullptr; ///< the Scenario the caches belong to
-    /// Parts of the last layout. Its paths and parameters belong to `dense_key` and `expert_key`;
-    /// its times of units are lent by an entry of `units` and go back there.
+    /// Parts of the last layout. Its paths and parameters belong to `dense_key` and `expert_key`.
     LayoutParts parts;
     DensePathsKey dense_key;
     ExpertPathsKey expert_key;
     UnitsKey units_key;
-    std::vector<UnitTime>* lender = nullptr;
     PathNumbers known_paths;
     CollectiveMemo::PathNumbers path_numbers{}; ///< of `parts`
-    ShelfCache<UnitsKey, std::vector<UnitTime>, ProjectionHash> units;
-    std::unordered_map<PlainUnitKey, UnitTime, ProjectionHash> plain_units;
+    /// By what beside the micro-batch they read, and the micro-batch.
+    ShelfCache<UnitsKey, PricedUnits, ProjectionHash> units;
+    ShelfCache<PlainUnitsKey, std::vector<UnitTime>, ProjectionHash> plain_units;
     ShelfCache<WorkKey, std::vector<UnitWork>, ProjectionHash> works; ///< of units with experts
-    std::unordered_map<PlainWorkKey, UnitWork, ProjectionHash> plain_works;
+    ShelfCache<PlainWorkKey, std::vector<UnitWork>, ProjectionHash> plain_works;
     std::vector<UnitOps> ops; ///< of the sharding that is being built
     LastAndAll<StagesKey, PlacedModel> models;
     LastAndAll<ClassesKey, PlacedRanks> ranks;
@@ -128,6 +133,7 @@ struct PreparedScenario {
     Scenario scenario;
     Resolved resolved;
     StepContext step;
+    std::vector<bool> routes;      ///< by unit: a block with experts
     Flops model_flops;             ///< of a step
     Flops block_forward_flops;     ///< what full recomputation adds
     Flops selective_forward_flops; ///< what selective recomputation adds

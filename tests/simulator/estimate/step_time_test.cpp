@@ -22,7 +22,7 @@ public:
         EXPECT_TRUE(resolved) << sim::to_text(resolved.error());
         resolved_ = resolved->values;
         context_ = step_context(scenario_, resolved_);
-        parts_ = layout_parts(context_, layout_);
+        own_ = layout_parts(context_, layout_);
     }
 
     [[nodiscard]] std::vector<StageShape> shapes(RecomputePlan plan = {}) const {
@@ -33,11 +33,11 @@ public:
     [[nodiscard]] sim::DataParallelTime data_parallel(const StageShape& shape,
                                                       std::int64_t micro_batches) const {
         return data_parallel_time(context_, layout_,
-                                  data_parallel_moves(context_, layout_, parts_, shape),
+                                  data_parallel_moves(context_, layout_, parts(), shape),
                                   micro_batches, 0.0, 0.0);
     }
     [[nodiscard]] const sim::StepContext& context() const { return context_; }
-    [[nodiscard]] const sim::LayoutParts& parts() const { return parts_; }
+    [[nodiscard]] const sim::LayoutParts& parts() const { return own_.parts; }
     [[nodiscard]] const Layout& layout() const { return layout_; }
 
 private:
@@ -45,7 +45,7 @@ private:
     Layout layout_;
     sim::Resolved resolved_;
     sim::StepContext context_;
-    sim::LayoutParts parts_;
+    sim::OwnLayoutParts own_;
 };
 
 Layout layout(int tp, int pp, int dp) {
