@@ -6,6 +6,7 @@
 
 #include "simulator/estimate/kinds.hpp"
 #include "simulator/spec/scenario.hpp"
+#include "simulator/units/few_of.hpp"
 
 namespace shardplan::sim {
 
@@ -96,11 +97,11 @@ struct Op {
     std::int32_t kernels_backward = 0;
     double weights = 0.0;      ///< parameters of this operator on the rank
     double weight_bytes = 0.0; ///< of them, in the format they are stored in for computing
-    std::vector<StoredTensor> stored;
+    FewOf<StoredTensor, 6> stored;
     double transient_forward = 0.0;  ///< bytes alive only inside the forward, outputs included
     double transient_backward = 0.0; ///< gradients and workspaces alive only inside the backward
-    std::vector<CommOp> comm_forward;
-    std::vector<CommOp> comm_backward;
+    FewOf<CommOp, 3> comm_forward;
+    FewOf<CommOp, 3> comm_backward;
     /// Share of its forward that runs again under selective recomputation.
     double selective_share = 0.0;
 };

@@ -65,14 +65,16 @@ const Resolved& Evaluator::resolved() const { return prepared_->resolved; }
 
 namespace {
 
-/// What score and evaluate share about time.
+/// What the time of a layout is put together from, and what follows from it.
 struct Priced {
     const LayoutParts* parts = nullptr;
     PlacedLayout placed;
     std::int64_t micro_batches = 0;
-    StepResult step;
     double money_per_million_tokens = 0.0;
     double tokens_per_second = 0.0;
+};
+struct PricedStep : Priced {
+    StepResult step;
 };
 
 void add_money(const PreparedScenario& prepared, double seconds, Priced& out) {
@@ -95,9 +97,9 @@ Priced prepare(const PreparedScenario& prepared, const LayoutTables& tables, con
     return out;
 }
 
-Priced price(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
-             Workspace::Impl& cache) {
-    Priced out = prepare(prepared, tables, layout, cache);
+PricedStep price(const PreparedScenario& prepared, const LayoutTables& tables,
+                 const Layout& layout, Workspace::Impl& cache) {
+    PricedStep out{prepare(prepared, tables, layout, cache), {}};
     out.step = step_time(prepared.step, layout, *out.parts, out.placed.model->runs,
                          tables.recompute(layout.recompute), out.micro_batches, cache.step);
     add_money(prepared, out.step.total.value(), out);
@@ -169,7 +171,7 @@ void add_link(std::vector<LinkLoad>& links, std::size_t& used, std::string_view 
     link.time = Seconds(traffic.seconds);
 }
 
-void fill_links(const Priced& p, std::vector<LinkLoad>& links) {
+void fill_links(const PricedStep& p, std::vector<LinkLoad>& links) {
     std::size_t used = 0;
     const Paths& paths = p.parts->paths;
     add_link(links, used, "tp", path_in(paths, Group::tp), p.step.tp);
@@ -202,14 +204,19 @@ Flops recomputed_flops(const PreparedScenario& prepared, const PlacedLayout& pla
     return blocks > 0.0 ? again / blocks * prepared.block_forward_flops : Flops{};
 }
 
-} // namespace
+void set_time(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
+              Workspace::Impl& cache, Score& out) {
+    Priced p = prepare(prepared, tables, layout, cache);
+    const StepResult step =
+        step_without_traffic(prepared.step, layout, *p.parts, p.placed.model->runs,
+                             tables.recompute(layout.recompute), p.micro_batches, cache.step);
+    add_money(prepared, step.total.value(), p);
+    out.step_time = step.total;
+    out.money_per_million_tokens = p.money_per_million_tokens;
+}
 
-Score Evaluator::score_memory(const Layout& layout, Workspace& workspace) const {
-    Workspace::Impl& cache = workspace.impl();
-    cache.bind(prepared_.get(), layout);
-    const MemoryHeadline memory = headline(*prepared_, tables_, layout, cache);
-    Score out;
-    out.time_sigma = prepared_->scenario.stack.time.sigma.value;
+void set_memory(const PreparedScenario& prepared, const MemoryHeadline& memory, Score& out) {
+    out.time_sigma = prepared.scenario.stack.time.sigma.value;
     out.verdict = memory.verdict;
     out.hopeless = memory.hopeless;
     out.peak_class = static_cast<std::int32_t>(memory.deciding);
@@ -220,18 +227,22 @@ Score Evaluator::score_memory(const Layout& layout, Workspace& workspace) const 
     if (memory.reserved.value.value() > 0.0) {
         out.memory_sigma = (memory.reserved.high - memory.reserved.value) / memory.reserved.value;
     }
+}
+
+} // namespace
+
+Score Evaluator::score_memory(const Layout& layout, Workspace& workspace) const {
+    Workspace::Impl& cache = workspace.impl();
+    cache.bind(prepared_.get(), layout);
+    Score out;
+    set_memory(*prepared_, headline(*prepared_, tables_, layout, cache), out);
     return out;
 }
 
 void Evaluator::add_time(const Layout& layout, Workspace& workspace, Score& score) const {
     Workspace::Impl& cache = workspace.impl();
     cache.bind(prepared_.get(), layout);
-    Priced p = prepare(*prepared_, tables_, layout, cache);
-    p.step = step_without_traffic(prepared_->step, layout, *p.parts, p.placed.model->runs,
-                                  tables_.recompute(layout.recompute), p.micro_batches, cache.step);
-    add_money(*prepared_, p.step.total.value(), p);
-    score.step_time = p.step.total;
-    score.money_per_million_tokens = p.money_per_million_tokens;
+    set_time(*prepared_, tables_, layout, cache, score);
 }
 
 void Evaluator::add_least_time(const Layout& layout, Workspace& workspace, Score& score) const {
@@ -246,12 +257,12 @@ void Evaluator::add_least_time(const Layout& layout, Workspace& workspace, Score
 }
 
 Score Evaluator::score(const Layout& layout, Workspace& workspace) const {
+    Workspace::Impl& cache = workspace.impl();
+    cache.bind(prepared_.get(), layout);
+    Score out;
     // Time first: it hands its operators to the memory part.
-    Score timed;
-    add_time(layout, workspace, timed);
-    Score out = score_memory(layout, workspace);
-    out.step_time = timed.step_time;
-    out.money_per_million_tokens = timed.money_per_million_tokens;
+    set_time(*prepared_, tables_, layout, cache, out);
+    set_memory(*prepared_, headline(*prepared_, tables_, layout, cache), out);
     return out;
 }
 
@@ -259,7 +270,7 @@ void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& o
     const PreparedScenario& prepared = *prepared_;
     Workspace::Impl& cache = workspace.impl();
     cache.bind(&prepared, layout);
-    const Priced p = price(prepared, tables_, layout, cache);
+    const PricedStep p = price(prepared, tables_, layout, cache);
     const MemoryHeadline memory = headline(prepared, tables_, layout, cache);
     evaluate_memory({prepared.scenario, prepared.resolved, tables_}, layout, p.placed.stages(),
                     cache.memory, out.classes);

@@ -252,10 +252,10 @@ const Value* look_up(LastAndAll<Key, Value>& cache, const Key& key, const Build&
 
 } // namespace
 
-PlacedLayout cached_placement(const PreparedScenario& prepared, const LayoutTables& tables,
-                              const Layout& layout, Workspace::Impl& cache) {
+const PlacedLayout& cached_placement(const PreparedScenario& prepared, const LayoutTables& tables,
+                                     const Layout& layout, Workspace::Impl& cache) {
     PlacedLayout& out = cache.placed;
-    if (cache.placed_row == cache.row_number) return out;
+    if (out.row == cache.row_number) return out;
     const Scenario& scenario = prepared.scenario;
     out.model = look_up(cache.models, stages_key(layout), [&] {
         PlacedModel placed;
@@ -271,7 +271,7 @@ PlacedLayout cached_placement(const PreparedScenario& prepared, const LayoutTabl
         add_running_costs(scenario, placed);
         return placed;
     });
-    cache.placed_row = cache.row_number;
+    out.row = cache.row_number;
     return out;
 }
 

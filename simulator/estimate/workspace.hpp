@@ -74,8 +74,9 @@ struct PlacedRanks {
 struct PlacedLayout {
     const PlacedModel* model = nullptr;
     const PlacedRanks* ranks = nullptr;
+    std::uint64_t row = 0; ///< number of the row of layouts it is of
 
-    [[nodiscard]] PlacedStages stages() const { return {model->stages, ranks->classes}; }
+    [[nodiscard]] PlacedStages stages() const { return {model->stages, ranks->classes, row}; }
 };
 
 /// Gives every path a number of its own.
@@ -114,7 +115,6 @@ struct Workspace::Impl {
     LastAndAll<StagesKey, PlacedModel> models;
     LastAndAll<ClassesKey, PlacedRanks> ranks;
     PlacedLayout placed; ///< of the last layout
-    std::uint64_t placed_row = 0;
     MemoryCache memory;
     StepScratch step;
 
@@ -144,7 +144,7 @@ struct PreparedScenario {
 const LayoutParts& cached_parts(const PreparedScenario& prepared, const LayoutTables& tables,
                                 const Layout& layout, Workspace::Impl& cache);
 /// Valid until the next call.
-PlacedLayout cached_placement(const PreparedScenario& prepared, const LayoutTables& tables,
-                              const Layout& layout, Workspace::Impl& cache);
+const PlacedLayout& cached_placement(const PreparedScenario& prepared, const LayoutTables& tables,
+                                     const Layout& layout, Workspace::Impl& cache);
 
 } // namespace shardplan::sim

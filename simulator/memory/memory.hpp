@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -40,9 +41,13 @@ struct MemoryInputs {
 struct PlacedStages {
     const std::vector<Stage>& stages;
     const std::vector<RankClass>& classes;
+    /// Number of the row of layouts, which differ in the micro-batch only, that the layout is of; 0:
+    /// nobody counts rows. One cache sees the rows of one counter.
+    std::uint64_t row = 0;
 
-    PlacedStages(const std::vector<Stage>& all, const std::vector<RankClass>& by_stage)
-        : stages(all), classes(by_stage) {}
+    PlacedStages(const std::vector<Stage>& all, const std::vector<RankClass>& by_stage,
+                 std::uint64_t row_number)
+        : stages(all), classes(by_stage), row(row_number) {}
     PlacedStages(const Placement& placement) // NOLINT: a placement is one
         : stages(placement.stages), classes(placement.classes) {}
 };

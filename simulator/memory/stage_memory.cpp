@@ -174,20 +174,20 @@ std::size_t ParametersHash::operator()(const ParametersKey& k) const {
 namespace {
 
 /// Everything that layouts of a row have in common.
-void begin_row(const MemoryInputs& in, const Layout& row, const PlacedStages& placement,
+void begin_row(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement,
                const PipelineOutline& outline, MemoryCache::Impl& c) {
     const ShardingKey& sharding = c.row_sharding;
     const ParametersKey parameters{c.row_outline, sharding.tp, sharding.ep, sharding.etp};
-    const StatesKey states = states_key(row, parameters);
+    const StatesKey states = states_key(layout, parameters);
     if (c.states.empty() || !(states == c.states_key)) {
         c.states.clear();
         for (const StageParameters& p :
-             cached_parameters(in, row, placement, parameters, outline, c)) {
-            c.states.push_back(state_figures(in, row, p));
+             cached_parameters(in, layout, placement, parameters, outline, c)) {
+            c.states.push_back(state_figures(in, layout, p));
         }
         c.states_key = states;
     }
-    c.row = row;
+    c.row = placement.row;
 }
 
 } // namespace
@@ -195,12 +195,11 @@ void begin_row(const MemoryInputs& in, const Layout& row, const PlacedStages& pl
 LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
                            const PlacedStages& placement, MemoryCache& cache) {
     MemoryCache::Impl& c = cache.impl();
-    Layout row = layout;
-    row.micro_batch = 0;
-    const bool begins = !c.row || !(*c.row == row);
+    const bool begins = placement.row == 0 || placement.row != c.row;
     if (begins) {
-        c.row_sharding = units_sharding(in, row);
-        c.row_outline = outline_key(in, row);
+        c.row_sharding = units_sharding(in, layout);
+        c.row_sharding.micro_batch = 0;
+        c.row_outline = outline_key(in, layout);
     }
     LayoutMemory out;
     out.micro_batches = representative_micro_batches(layout.schedule, layout.pp,
@@ -212,7 +211,7 @@ LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
                                outline_of(in.scenario.model, layout, placement.stages,
                                           out.micro_batches, c.row_outline.recomputed_layers));
     }
-    if (begins) begin_row(in, row, placement, *out.outline, c);
+    if (begins) begin_row(in, layout, placement, *out.outline, c);
     out.units = &sharded_units(in, c.row_sharding, layout.micro_batch, cache);
     out.states = &c.states;
     out.scratch = &c.scratch;
@@ -228,13 +227,13 @@ namespace {
 void raise(LivePeak& peak, double bytes, std::size_t run, bool in_backward) {
     if (bytes > peak.bytes) {
         peak.bytes = bytes;
-        peak.run = run;
+        peak.run = static_cast<std::uint32_t>(run);
         peak.in_backward = in_backward;
     }
 }
 
-ChunkFigures chunk_figures(const LayoutMemory& memory, const ChunkOutline& chunk) {
-    ChunkFigures out;
+void set_chunk_figures(const LayoutMemory& memory, const ChunkOutline& chunk, ChunkFigures& out) {
+    out = {};
     for (std::size_t i = 0; i < chunk.size(); ++i) {
         const UnitCount& run = chunk[i];
         const UnitBytes& unit = memory.bytes(run);
@@ -252,7 +251,6 @@ ChunkFigures chunk_figures(const LayoutMemory& memory, const ChunkOutline& chunk
         }
         out.stored += all;
     }
-    return out;
 }
 
 void consider(LivePeak& worst, const LivePeak& own, double others, const Instant& at) {
@@ -269,11 +267,11 @@ StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, s
     const TensorRules& rules = in.scenario.stack.tensors;
     const StageOutline& outline = memory.stage(stage);
     std::vector<ChunkFigures>& groups = *memory.scratch;
-    groups.resize(outline.groups.size());
+    groups.resize(std::max(groups.size(), outline.groups.size()));
     StageFigures out;
     double largest = 0.0;
     for (std::size_t g = 0; g < outline.groups.size(); ++g) {
-        groups[g] = chunk_figures(memory, outline.chunks[outline.groups[g]]);
+        set_chunk_figures(memory, outline.chunks[outline.groups[g]], groups[g]);
         out.stored += outline.in_flight_by_group[g] * groups[g].kept;
         largest = std::max(largest, groups[g].largest);
         out.alone = std::max(out.alone, groups[g].backward.bytes);
@@ -335,7 +333,7 @@ void add_live_set(const LayoutMemory& memory, std::size_t stage, const LivePeak&
     }
     const UnitCount& run = chunk[peak.run];
     const UnitProfile& unit = memory.profile(run);
-    add(sum, unit.stored, static_cast<double>(run.count - 1));
+    if (run.count > 1) add(sum, unit.stored, static_cast<double>(run.count - 1));
     add(sum, peak.in_backward ? unit.backward.parts : unit.forward.parts, 1.0);
 }
 

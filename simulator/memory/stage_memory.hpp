@@ -121,7 +121,7 @@ const ShardedUnits& sharded_units(const MemoryInputs& in, const ShardingKey& row
 struct LivePeak {
     double bytes = 0.0;
     const Instant* at = nullptr; ///< none where the stage has no such phase
-    std::size_t run = 0;         ///< units of the chunk that are running
+    std::uint32_t run = 0;       ///< units of the chunk that are running
     bool in_backward = false;
 };
 
@@ -164,9 +164,9 @@ struct MemoryCache::Impl {
     StatesKey states_key;
     std::vector<StateFigures> states; ///< by structure
     /// Layouts that differ in the micro-batch only have all but units and outline in common.
-    std::optional<Layout> row; ///< of the last layout, with micro-batch 0
-    ShardingKey row_sharding;  ///< without the micro-batch
-    OutlineKey row_outline;    ///< without the number of micro-batches
+    std::uint64_t row = 0;    ///< of the last layout
+    ShardingKey row_sharding; ///< without the micro-batch
+    OutlineKey row_outline;   ///< without the number of micro-batches
     std::vector<bool> large_workspaces; ///< by node group
     std::vector<ChunkFigures> scratch;  ///< by group of chunks
     bool keep_ops = false;              ///< explain reads the operators of units
