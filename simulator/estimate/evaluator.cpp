@@ -97,8 +97,8 @@ Priced prepare(const PreparedScenario& prepared, const LayoutTables& tables, con
     return out;
 }
 
-PricedStep price(const PreparedScenario& prepared, const LayoutTables& tables,
-                 const Layout& layout, Workspace::Impl& cache) {
+PricedStep price(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
+                 Workspace::Impl& cache) {
     PricedStep out{prepare(prepared, tables, layout, cache), {}};
     out.step = step_time(prepared.step, layout, *out.parts, out.placed.model->runs,
                          tables.recompute(layout.recompute), out.micro_batches, cache.step);

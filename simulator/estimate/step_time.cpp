@@ -99,8 +99,7 @@ OpList unit_ops(const StepContext& c, const Layout& layout, std::int64_t unit, B
     if (unit == kinds + 1) return head_ops(model, *c.resolved, stack, key);
     const Part* trunk = trunk_of(model);
     return block_ops(model.block_kinds[static_cast<std::size_t>(unit)],
-                     trunk == nullptr ? 0 : trunk->hidden, model, *c.resolved, stack, key,
-                     part);
+                     trunk == nullptr ? 0 : trunk->hidden, model, *c.resolved, stack, key, part);
 }
 
 std::string_view unit_name(const ModelSpec& model, std::int64_t unit) {
@@ -120,9 +119,9 @@ OwnLayoutParts layout_parts(const StepContext& c, const Layout& layout) {
     for (std::int64_t unit = 0; unit < kinds + 2; ++unit) {
         UnitWork work;
         work.add(unit_ops(c, layout, unit), c.rates);
-        own.times.push_back(std::make_unique<UnitTime>(
-            unit_time(work, c.rates, c.overlap, parts.paths, parts.collectives, layout.cp_kind,
-                      unit < kinds)));
+        own.times.push_back(
+            std::make_unique<UnitTime>(unit_time(work, c.rates, c.overlap, parts.paths,
+                                                 parts.collectives, layout.cp_kind, unit < kinds)));
         own.units.push_back(own.times.back().get());
         if (unit < kinds) {
             parts.parameters.push_back(
@@ -384,8 +383,7 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
     const StageTimes& end = stages[last];
     ledger.add(TimeKind::dp_comm, -1, "step", "time.dp_step", 1.0, end.dp.step.exposed);
     ledger.hide(TimeKind::dp_comm, end.dp.step.hidden);
-    ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0,
-               fixed[last].optimizer);
+    ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0, fixed[last].optimizer);
     ledger.add(TimeKind::offload, -1, "states", "time.offload_states", 1.0, end.offload.step);
     ledger.add(TimeKind::bubble, -1, "pipeline", "time.bubble", 1.0, pipeline.bubble.value());
     ledger.add(TimeKind::overhead, -1, "step", "time.overhead", 1.0,

@@ -43,7 +43,7 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layou
 /// Neighbouring stages of one shape.
 struct ShapeRun {
     StageShape shape;
-    std::int64_t count = 1; ///< stages
+    std::int64_t count = 1;  ///< stages
     std::size_t same_as = 0; ///< the first run of this shape
 
     friend bool operator==(const ShapeRun&, const ShapeRun&) = default;
@@ -85,8 +85,8 @@ struct LayoutParts {
     std::vector<RankParameters> parameters; ///< of the same units
     /// Of `paths`. Changes no figure; as the parts, it belongs to one thread.
     mutable CollectiveMemo collectives;
-    /// Number of the row of layouts, which differ in the micro-batch only, that the parts are of; 0:
-    /// nobody counts rows.
+    /// Number of the row of layouts, which differ in the micro-batch only, that the parts are of;
+    /// 0: nobody counts rows.
     std::uint64_t row = 0;
 };
 /// The same from scratch, with the times it points to.

@@ -41,8 +41,8 @@ struct MemoryInputs {
 struct PlacedStages {
     const std::vector<Stage>& stages;
     const std::vector<RankClass>& classes;
-    /// Number of the row of layouts, which differ in the micro-batch only, that the layout is of; 0:
-    /// nobody counts rows. One cache sees the rows of one counter.
+    /// Number of the row of layouts, which differ in the micro-batch only, that the layout is of;
+    /// 0: nobody counts rows. One cache sees the rows of one counter.
     std::uint64_t row = 0;
 
     PlacedStages(const std::vector<Stage>& all, const std::vector<RankClass>& by_stage,

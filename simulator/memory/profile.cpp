@@ -114,8 +114,7 @@ UnitProfile UnitWalk::profile(Recompute recompute, double input_bytes) const {
         out.backward.parts[TensorKind::activations] += Bytes(input_bytes);
         out.stored[TensorKind::activations] = Bytes(input_bytes);
     } else {
-        out.stored =
-            stored_[index(selective ? Held::between_passes : Held::without_recomputation)];
+        out.stored = stored_[index(selective ? Held::between_passes : Held::without_recomputation)];
     }
     out.stored_bytes = out.stored.total().value();
     out.logits = logits_;

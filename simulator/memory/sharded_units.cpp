@@ -67,8 +67,7 @@ public:
                 if (plain.profiles.empty()) plain.profiles = profiles(i, units[i], nullptr);
                 append(plain.profiles, out);
             } else {
-                out.own.push_back(
-                    profiles(i, units[i], routes ? &plain_unit(units[i]) : nullptr));
+                out.own.push_back(profiles(i, units[i], routes ? &plain_unit(units[i]) : nullptr));
                 append(out.own.back(), out);
             }
         }

@@ -32,10 +32,10 @@ struct ShardedUnits {
     std::vector<const UnitProfile*> profiles; ///< lent by PlainUnits, or by `own`
     std::vector<UnitBytes> bytes;             ///< of the same
     std::vector<std::vector<UnitProfile>> own;
-    bool routes = false;          ///< some have experts
-    double residual = 0.0;        ///< bytes of the residual stream
-    double scores = 0.0;          ///< of one block, where they are written to memory
-    double logits = 0.0;          ///< that the loss keeps
+    bool routes = false;   ///< some have experts
+    double residual = 0.0; ///< bytes of the residual stream
+    double scores = 0.0;   ///< of one block, where they are written to memory
+    double logits = 0.0;   ///< that the loss keeps
 
     static constexpr std::size_t recompute_kinds = EnumNames<Recompute>::names.size();
     [[nodiscard]] std::size_t index_of(std::int64_t unit, Recompute recompute) const {
@@ -164,9 +164,9 @@ struct MemoryCache::Impl {
     StatesKey states_key;
     std::vector<StateFigures> states; ///< by structure
     /// Layouts that differ in the micro-batch only have all but units and outline in common.
-    std::uint64_t row = 0;    ///< of the last layout
-    ShardingKey row_sharding; ///< without the micro-batch
-    OutlineKey row_outline;   ///< without the number of micro-batches
+    std::uint64_t row = 0;              ///< of the last layout
+    ShardingKey row_sharding;           ///< without the micro-batch
+    OutlineKey row_outline;             ///< without the number of micro-batches
     std::vector<bool> large_workspaces; ///< by node group
     std::vector<ChunkFigures> scratch;  ///< by group of chunks
     bool keep_ops = false;              ///< explain reads the operators of units
@@ -213,8 +213,8 @@ struct LayoutMemory {
 };
 
 /// Looks up or builds the parts of a layout. Valid until the cache is used again.
-LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement,
-                           MemoryCache& cache);
+LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
+                           const PlacedStages& placement, MemoryCache& cache);
 
 StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, std::size_t stage);
 

@@ -92,8 +92,7 @@ void add_frozen(const Resolved& r, bool splits, const RankParameters& p, const S
 
 } // namespace
 
-void PartSum::list(TensorKind kind, std::string_view name, double bytes,
-                   std::string_view formula) {
+void PartSum::list(TensorKind kind, std::string_view name, double bytes, std::string_view formula) {
     list_->push_back({kind, std::string(name), bytes, std::string(formula), ""});
 }
 

@@ -55,7 +55,9 @@ public:
     [[nodiscard]] bool empty() const { return size_ == 0; }
     [[nodiscard]] T* begin() { return size_ <= Few ? few_.values.data() : many_.data(); }
     [[nodiscard]] T* end() { return begin() + size_; }
-    [[nodiscard]] const T* begin() const { return size_ <= Few ? few_.values.data() : many_.data(); }
+    [[nodiscard]] const T* begin() const {
+        return size_ <= Few ? few_.values.data() : many_.data();
+    }
     [[nodiscard]] const T* end() const { return begin() + size_; }
     [[nodiscard]] T& operator[](std::size_t i) { return begin()[i]; }
     [[nodiscard]] const T& operator[](std::size_t i) const { return begin()[i]; }
