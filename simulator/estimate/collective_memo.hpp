@@ -19,12 +19,15 @@ public:
 
     /// The paths of `price` until further notice. Without it: those of one layout for good.
     void set_paths(const PathNumbers& numbers) { numbers_ = numbers; }
+    [[nodiscard]] std::uint32_t number_of(Group group) const {
+        return numbers_[static_cast<std::size_t>(group)];
+    }
 
     /// One collective of a group; nothing for a group of one rank.
     [[nodiscard]] GroupTraffic price(const Paths& paths, Group group, Collective op, double bytes) {
         const GroupPath& path = path_in(paths, group);
         if (path.ranks <= 1 || bytes <= 0.0) return {};
-        const std::uint32_t number = numbers_[static_cast<std::size_t>(group)];
+        const std::uint32_t number = number_of(group);
         Entry& entry = entries_[slot_of(number, op, bytes)];
         if (entry.bytes != bytes || entry.path != number || entry.op != op) {
             entry = {bytes,

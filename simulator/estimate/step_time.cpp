@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "simulator/estimate/data_parallel.hpp"
+#include "simulator/units/hash_mix.hpp"
 
 namespace shardplan::sim {
 
@@ -136,13 +137,18 @@ OwnLayoutParts layout_parts(const StepContext& c, const Layout& layout) {
     return own;
 }
 
-/// Everything a stage does for one micro-batch.
-struct StageTimes {
+/// The passes of a stage for one micro-batch, which how parameters are sharded does not concern.
+struct StagePasses {
     PassTime forward;
     PassTime backward;
     double backward_weight = 0.0;
     double recompute = 0.0;
     Hiding message; ///< one direction, all chunks
+};
+
+/// Everything a stage does for one micro-batch.
+struct StageTimes {
+    Hiding message; ///< see StagePasses
     DataParallelTime dp;
     OffloadTime offload;
     StagePass pass;
@@ -154,7 +160,23 @@ struct StageFixed {
     double optimizer = 0.0; ///< seconds per step
 };
 
+/// What StagePasses read beside the Scenario: numbers of LayoutParts, and of the path of messages.
+struct PassesKey {
+    std::uint64_t units = 0; ///< 0: nothing is kept
+    std::uint64_t runs = 0;
+    std::uint32_t message_path = 0;
+
+    friend bool operator==(const PassesKey&, const PassesKey&) = default;
+};
+/// Passes of all stages, by run.
+struct KnownPasses {
+    PassesKey key;
+    std::vector<StagePasses> stages;
+};
+
 struct StepScratch::Impl {
+    /// Of late: layouts that differ in sharding only follow one another closely.
+    std::vector<KnownPasses> known = std::vector<KnownPasses>(256);
     std::vector<StageTimes> stages; ///< by run; those of equal shapes at the first of them
     std::vector<StageRun> passes;
     std::vector<StageFixed> fixed; ///< by run, of the layouts of `row`
@@ -205,13 +227,9 @@ double recompute_of(const UnitUse& use, const UnitTime& unit, Recompute kind) {
 }
 
 /// `message`: seconds of one hand-over to a neighbour.
-void stage_times(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                 const StageShape& shape, const DataParallelMoves& moves, double message,
-                 Recompute recompute, std::int64_t m, StageTimes& s) {
-    s.forward = {};
-    s.backward = {};
-    s.backward_weight = 0.0;
-    s.recompute = 0.0;
+StagePasses stage_passes(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                         const StageShape& shape, double message, Recompute recompute) {
+    StagePasses s;
     for (const UnitUse& use : shape.units) {
         const UnitTime& unit = parts.units[static_cast<std::size_t>(use.unit)];
         s.forward += use.count * unit.forward;
@@ -219,21 +237,48 @@ void stage_times(const StepContext& c, const Layout& layout, const LayoutParts& 
         s.backward_weight += use.count * unit.backward_weight;
         s.recompute += recompute_of(use, unit, recompute);
     }
-    s.message = {};
     if (layout.pp > 1) {
         const double all = message * std::max(1.0, static_cast<double>(layout.chunks));
         s.message = hide(all, c.overlap.pp, s.forward.compute(), c.overlap.slowdown);
     }
-    const double backward_compute = s.backward.compute() + s.recompute;
-    s.dp = data_parallel_time(c, layout, moves, m, s.forward.compute(), backward_compute);
-    s.offload =
-        offload_time(c, layout, parts, shape, s.forward.total(), s.backward.total() + s.recompute);
-    s.pass.forward = Seconds(s.forward.total() + s.message.exposed + s.dp.forward.exposed +
+    return s;
+}
+
+/// By run, those of equal shapes at the first of them.
+const std::vector<StagePasses>& passes_by_run(const StepContext& c, const Layout& layout,
+                                              const LayoutParts& parts,
+                                              const std::vector<ShapeRun>& runs,
+                                              Recompute recompute, StepScratch::Impl& scratch) {
+    const PassesKey key{parts.units_number, parts.runs_number,
+                        parts.collectives.number_of(Group::pp)};
+    const std::size_t slot = hash_mix(hash_mix(key.units, key.runs), key.message_path);
+    KnownPasses& known = scratch.known[slot % scratch.known.size()];
+    if (key.units != 0 && known.key == key) return known.stages;
+    const double message = layout.pp > 1 ? message_seconds(c, layout, parts) : 0.0;
+    known.key = key;
+    known.stages.resize(runs.size());
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        if (runs[i].same_as == i) {
+            known.stages[i] = stage_passes(c, layout, parts, runs[i].shape, message, recompute);
+        }
+    }
+    return known.stages;
+}
+
+void set_stage_times(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                     const StageShape& shape, const StagePasses& passes,
+                     const DataParallelMoves& moves, std::int64_t m, StageTimes& s) {
+    s.message = passes.message;
+    const double backward_compute = passes.backward.compute() + passes.recompute;
+    s.dp = data_parallel_time(c, layout, moves, m, passes.forward.compute(), backward_compute);
+    s.offload = offload_time(c, layout, parts, shape, passes.forward.total(),
+                             passes.backward.total() + passes.recompute);
+    s.pass.forward = Seconds(passes.forward.total() + s.message.exposed + s.dp.forward.exposed +
                              s.offload.forward.exposed);
     s.pass.backward_input =
-        Seconds(s.backward.total() - s.backward_weight + s.recompute + s.message.exposed +
-                s.dp.backward.exposed + s.offload.backward.exposed);
-    s.pass.backward_weight = Seconds(s.backward_weight);
+        Seconds(passes.backward.total() - passes.backward_weight + passes.recompute +
+                s.message.exposed + s.dp.backward.exposed + s.offload.backward.exposed);
+    s.pass.backward_weight = Seconds(passes.backward_weight);
 }
 
 const std::vector<StageFixed>& fixed_by_run(const StepContext& c, const Layout& layout,
@@ -352,7 +397,8 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
     std::vector<StageTimes>& stages = scratch.impl().stages;
     std::vector<StageRun>& passes = scratch.impl().passes;
     const std::vector<StageFixed>& fixed = fixed_by_run(c, layout, parts, runs, scratch.impl());
-    const double message = layout.pp > 1 ? message_seconds(c, layout, parts) : 0.0;
+    const std::vector<StagePasses>& own =
+        passes_by_run(c, layout, parts, runs, plan.kind, scratch.impl());
     stages.resize(std::max(stages.size(), runs.size()));
     passes.resize(runs.size());
     std::size_t slowest = 0;
@@ -361,8 +407,7 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
     for (std::size_t i = 0; i < runs.size(); ++i) {
         const std::size_t known = runs[i].same_as;
         if (known == i) {
-            stage_times(c, layout, parts, runs[i].shape, fixed[i].moves, message, plan.kind, m,
-                        stages[i]);
+            set_stage_times(c, layout, parts, runs[i].shape, own[i], fixed[i].moves, m, stages[i]);
             const StageTimes& s = stages[i];
             const double after = s.dp.step.exposed + fixed[i].optimizer + s.offload.step;
             if (after > tail) {

@@ -85,9 +85,10 @@ struct LayoutParts {
     std::vector<RankParameters> parameters; ///< of the same units
     /// Of `paths`. Changes no figure; as the parts, it belongs to one thread.
     mutable CollectiveMemo collectives;
-    /// Number of the row of layouts, which differ in the micro-batch only, that the parts are of;
-    /// 0: nobody counts rows.
-    std::uint64_t row = 0;
+    /// Numbers that tell apart what caches hold; 0: nobody counts them.
+    std::uint64_t row = 0;          ///< layouts that differ in the micro-batch only
+    std::uint64_t units_number = 0; ///< of `units`
+    std::uint64_t runs_number = 0;  ///< of the stages of the layout, with what they recompute
 };
 /// The same from scratch, with the times it points to.
 struct OwnLayoutParts {

@@ -177,6 +177,7 @@ const PricedUnits& build_units(const PreparedScenario& prepared, const LayoutTab
     const std::vector<UnitTime>& plain = plain_units(prepared, layout, cache);
     const std::vector<UnitWork>& works = routed_works(prepared, layout, cache);
     PricedUnits out;
+    out.number = ++cache.last_number;
     out.own.reserve(works.size());
     out.all.reserve(plain.size());
     for (std::size_t unit = 0; unit < plain.size(); ++unit) {
@@ -215,6 +216,7 @@ const LayoutParts& cached_parts(const PreparedScenario& prepared, const LayoutTa
     const PricedUnits* units = cache.units.find(cache.units_key, layout.micro_batch);
     if (units == nullptr) units = &build_units(prepared, tables, layout, cache);
     parts.units = UnitTimes(units->all);
+    parts.units_number = units->number;
     return parts;
 }
 
@@ -259,6 +261,7 @@ const PlacedLayout& cached_placement(const PreparedScenario& prepared, const Lay
     const Scenario& scenario = prepared.scenario;
     out.model = look_up(cache.models, stages_key(layout), [&] {
         PlacedModel placed;
+        placed.number = ++cache.last_number;
         placed.stages =
             stages_of(scenario.model, layout, tables, scenario.stack.capabilities.partition);
         placed.runs = runs_of(stage_shapes(scenario.model, layout,
@@ -271,6 +274,7 @@ const PlacedLayout& cached_placement(const PreparedScenario& prepared, const Lay
         add_running_costs(scenario, placed);
         return placed;
     });
+    cache.parts.runs_number = out.model->number;
     out.row = cache.row_number;
     return out;
 }

@@ -52,6 +52,7 @@ using PlainWorkKey = Projection<2>;
 struct PricedUnits {
     std::vector<UnitTime> own;        ///< of those with experts
     std::vector<const UnitTime*> all; ///< others are lent by the cache of plain units
+    std::uint64_t number = 0;         ///< of its own
 };
 /// What stages read.
 using StagesKey = Projection<4>;
@@ -64,6 +65,7 @@ ClassesKey classes_key(const Layout& layout);
 struct PlacedModel {
     std::vector<Stage> stages;
     std::vector<ShapeRun> runs; ///< of all stages
+    std::uint64_t number = 0;   ///< of its own
 };
 /// Where the ranks of a layout sit.
 struct PlacedRanks {
@@ -111,7 +113,8 @@ struct Workspace::Impl {
     ShelfCache<PlainUnitsKey, std::vector<UnitTime>, ProjectionHash> plain_units;
     ShelfCache<WorkKey, std::vector<UnitWork>, ProjectionHash> works; ///< of units with experts
     ShelfCache<PlainWorkKey, std::vector<UnitWork>, ProjectionHash> plain_works;
-    std::vector<UnitOps> ops; ///< of the sharding that is being built
+    std::vector<UnitOps> ops;      ///< of the sharding that is being built
+    std::uint64_t last_number = 0; ///< that was given to something cached
     LastAndAll<StagesKey, PlacedModel> models;
     LastAndAll<ClassesKey, PlacedRanks> ranks;
     PlacedLayout placed; ///< of the last layout

@@ -335,6 +335,7 @@ public:
         : in_(in),
           layout_(layout),
           classes_(placement.classes),
+          cache_(cache),
           memory_(layout_memory(in, layout, placement, cache)),
           large_(large_workspaces(in, cache)),
           outside_(outside_of(in.scenario.stack.memory, layout)) {}
@@ -371,7 +372,7 @@ private:
 
     void look_at(std::size_t index) {
         const auto stage = static_cast<std::size_t>(classes_[index].stage);
-        const StageFigures figures = stage_figures(in_, memory_, stage);
+        const StageFigures& figures = cached_figures(in_, memory_, stage, cache_);
         const WorkingSets sets =
             working_sets(in_, layout_, memory_, memory_.state(stage), figures, is_large(index));
         const Bands bands = bands_of(in_.scenario.stack.memory, sets, outside_);
@@ -397,6 +398,7 @@ private:
     const MemoryInputs& in_;
     const Layout& layout_;
     const std::vector<RankClass>& classes_;
+    MemoryCache& cache_;
     LayoutMemory memory_;
     const std::vector<bool>& large_;
     Outside outside_;

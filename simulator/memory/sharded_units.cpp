@@ -151,7 +151,9 @@ const ShardedUnits& insert_units(const MemoryInputs& in, const ShardingKey& row,
     }
     ShardingKey sharding = row;
     sharding.micro_batch = micro_batch;
-    return cache.units.insert(row, micro_batch, UnitBuilder(in, sharding, ops, cache).build());
+    ShardedUnits made = UnitBuilder(in, sharding, ops, cache).build();
+    made.number = ++cache.last_number;
+    return cache.units.insert(row, micro_batch, std::move(made));
 }
 
 } // namespace

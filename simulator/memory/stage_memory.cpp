@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "simulator/compute/op_builder.hpp"
 #include "simulator/schedule/pass_order.hpp"
@@ -206,10 +207,10 @@ LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
                                                      micro_batches(in.resolved, layout));
     out.outline = c.outlines.find(c.row_outline, out.micro_batches);
     if (out.outline == nullptr) {
-        out.outline =
-            &c.outlines.insert(c.row_outline, out.micro_batches,
-                               outline_of(in.scenario.model, layout, placement.stages,
-                                          out.micro_batches, c.row_outline.recomputed_layers));
+        PipelineOutline made = outline_of(in.scenario.model, layout, placement.stages,
+                                          out.micro_batches, c.row_outline.recomputed_layers);
+        made.number = ++c.last_number;
+        out.outline = &c.outlines.insert(c.row_outline, out.micro_batches, std::move(made));
     }
     if (begins) begin_row(in, layout, placement, *out.outline, c);
     out.units = &sharded_units(in, c.row_sharding, layout.micro_batch, cache);
@@ -303,6 +304,18 @@ StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, s
         out.earlier_logits = static_cast<double>(rules.output_buffers) * memory.units->logits;
     }
     return out;
+}
+
+const StageFigures& cached_figures(const MemoryInputs& in, const LayoutMemory& memory,
+                                   std::size_t stage, MemoryCache& cache) {
+    const FiguresKey key{memory.units->number, memory.outline->number, stage, memory.recompute};
+    const std::size_t slot =
+        hash_mix(hash_mix(key.units, key.outline), stage * EnumNames<Recompute>::names.size() +
+                                                       static_cast<std::size_t>(key.recompute));
+    std::vector<KnownFigures>& all = cache.impl().figures;
+    KnownFigures& known = all[slot % all.size()];
+    if (!(known.key == key)) known = {key, stage_figures(in, memory, stage)};
+    return known.figures;
 }
 
 namespace {

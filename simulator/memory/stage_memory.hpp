@@ -32,10 +32,11 @@ struct ShardedUnits {
     std::vector<const UnitProfile*> profiles; ///< lent by PlainUnits, or by `own`
     std::vector<UnitBytes> bytes;             ///< of the same
     std::vector<std::vector<UnitProfile>> own;
-    bool routes = false;   ///< some have experts
-    double residual = 0.0; ///< bytes of the residual stream
-    double scores = 0.0;   ///< of one block, where they are written to memory
-    double logits = 0.0;   ///< that the loss keeps
+    std::uint64_t number = 0; ///< of its own
+    bool routes = false;      ///< some have experts
+    double residual = 0.0;    ///< bytes of the residual stream
+    double scores = 0.0;      ///< of one block, where they are written to memory
+    double logits = 0.0;      ///< that the loss keeps
 
     static constexpr std::size_t recompute_kinds = EnumNames<Recompute>::names.size();
     [[nodiscard]] std::size_t index_of(std::int64_t unit, Recompute recompute) const {
@@ -150,6 +151,31 @@ struct PlainUnit {
     std::optional<UnitWalk> walk;      ///< up to the experts of one that has some
 };
 
+/// Bytes on a rank of one stage besides its states.
+struct StageFigures {
+    LivePeak forward, loss, backward;
+    double alone = 0.0;       ///< worst backward pass of one chunk with nothing else alive
+    double stored = 0.0;      ///< of all units but the head, at the fullest instant
+    double offloadable = 0.0; ///< stored activations that no running unit needs
+    double messages = 0.0;
+    double buffer = 0.0; ///< global gather and score buffers
+    double earlier_logits = 0.0;
+};
+
+/// What StageFigures read beside the Scenario.
+struct FiguresKey {
+    std::uint64_t units = 0; ///< number; 0: empty
+    std::uint64_t outline = 0;
+    std::size_t stage = 0;
+    Recompute recompute = Recompute::none;
+
+    friend bool operator==(const FiguresKey&, const FiguresKey&) = default;
+};
+struct KnownFigures {
+    FiguresKey key;
+    StageFigures figures;
+};
+
 struct MemoryCache::Impl {
     /// By sharding without the micro-batch, and the micro-batch.
     ShelfCache<ShardingKey, ShardedUnits, ShardingHash> units;
@@ -169,18 +195,10 @@ struct MemoryCache::Impl {
     OutlineKey row_outline;             ///< without the number of micro-batches
     std::vector<bool> large_workspaces; ///< by node group
     std::vector<ChunkFigures> scratch;  ///< by group of chunks
-    bool keep_ops = false;              ///< explain reads the operators of units
-};
-
-/// Bytes on a rank of one stage besides its states.
-struct StageFigures {
-    LivePeak forward, loss, backward;
-    double alone = 0.0;       ///< worst backward pass of one chunk with nothing else alive
-    double stored = 0.0;      ///< of all units but the head, at the fullest instant
-    double offloadable = 0.0; ///< stored activations that no running unit needs
-    double messages = 0.0;
-    double buffer = 0.0; ///< global gather and score buffers
-    double earlier_logits = 0.0;
+    /// Of late: layouts that differ in sharding only follow one another closely.
+    std::vector<KnownFigures> figures = std::vector<KnownFigures>(1024);
+    std::uint64_t last_number = 0; ///< that was given to something cached
+    bool keep_ops = false;         ///< explain reads the operators of units
 };
 
 /// Everything that the memory of one layout is put together from.
@@ -217,6 +235,9 @@ LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
                            const PlacedStages& placement, MemoryCache& cache);
 
 StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, std::size_t stage);
+/// The same, from the cache if they are there. Valid until the next call.
+const StageFigures& cached_figures(const MemoryInputs& in, const LayoutMemory& memory,
+                                   std::size_t stage, MemoryCache& cache);
 
 /// The live set at a peak, by kind.
 void add_live_set(const LayoutMemory& memory, std::size_t stage, const LivePeak& peak,
