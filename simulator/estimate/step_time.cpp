@@ -170,13 +170,14 @@ struct PassesKey {
 };
 /// Passes of all stages, by run.
 struct KnownPasses {
+    static constexpr std::size_t slots = 256;
     PassesKey key;
     std::vector<StagePasses> stages;
 };
 
 struct StepScratch::Impl {
     /// Of late: layouts that differ in sharding only follow one another closely.
-    std::vector<KnownPasses> known = std::vector<KnownPasses>(256);
+    std::vector<KnownPasses> known = std::vector<KnownPasses>(KnownPasses::slots);
     std::vector<StageTimes> stages; ///< by run; those of equal shapes at the first of them
     std::vector<StageRun> passes;
     std::vector<StageFixed> fixed; ///< by run, of the layouts of `row`
@@ -252,7 +253,7 @@ const std::vector<StagePasses>& passes_by_run(const StepContext& c, const Layout
     const PassesKey key{parts.units_number, parts.runs_number,
                         parts.collectives.number_of(Group::pp)};
     const std::size_t slot = hash_mix(hash_mix(key.units, key.runs), key.message_path);
-    KnownPasses& known = scratch.known[slot % scratch.known.size()];
+    KnownPasses& known = scratch.known[slot % KnownPasses::slots];
     if (key.units != 0 && known.key == key) return known.stages;
     const double message = layout.pp > 1 ? message_seconds(c, layout, parts) : 0.0;
     known.key = key;

@@ -49,49 +49,77 @@ public:
           residual_(residual_bytes(in, sharding)) {}
 
     ShardedUnits build() {
-        const ModelSpec& model = in_.scenario.model;
-        const std::vector<std::int64_t> units = units_of(model);
-        const bool any_experts =
-            std::any_of(model.block_kinds.begin(), model.block_kinds.end(), has_experts);
+        const std::vector<PlainUnit>& plain = plain_units();
         ShardedUnits out;
-        out.routes = any_experts;
         out.residual = residual_;
         out.scores = score_bytes(in_, sharding_);
-        out.profiles.reserve(recompute_kinds * units.size());
-        out.bytes.reserve(recompute_kinds * units.size());
-        for (std::size_t i = 0; i < units.size(); ++i) {
-            const bool routes =
-                units[i] >= 0 && has_experts(model.block_kinds[static_cast<std::size_t>(units[i])]);
-            if (any_experts && !routes) {
-                PlainUnit& plain = plain_unit(units[i]);
-                if (plain.profiles.empty()) plain.profiles = profiles(i, units[i], nullptr);
-                append(plain.profiles, out);
-            } else {
-                out.own.push_back(profiles(i, units[i], routes ? &plain_unit(units[i]) : nullptr));
-                append(out.own.back(), out);
+        std::size_t routed = 0;
+        for (const PlainUnit& unit : plain) {
+            routed += unit.walk ? 1 : 0;
+        }
+        out.routes = routed > 0;
+        out.own.reserve(routed * recompute_kinds); // it never grows beyond: others point into it
+        out.units.reserve(plain.size() * recompute_kinds);
+        for (std::size_t i = 0; i < plain.size(); ++i) {
+            for (const UnitProfile& profile : plain[i].profiles) {
+                append(profile, out);
+            }
+            if (plain[i].walk) {
+                UnitWalk walk = *plain[i].walk;
+                walk_part(i, BlockPart::from_experts, walk);
+                for (std::size_t k = 0; k < recompute_kinds; ++k) {
+                    out.own.push_back(profile(i, k, walk));
+                    append(out.own.back(), out);
+                }
             }
         }
         return out;
     }
 
 private:
-    PlainUnit& plain_unit(std::int64_t unit) {
-        UnitKey key{unit, sharding_};
-        key.sharding.ep = 1;
-        key.sharding.etp = sharding_.tp;
-        return cache_.plain[key];
-    }
-
-    static void append(const std::vector<UnitProfile>& profiles, ShardedUnits& out) {
-        for (const UnitProfile& profile : profiles) {
-            out.profiles.push_back(&profile);
-            out.logits += profile.logits;
-            out.bytes.push_back(
-                {profile.stored_bytes, profile.forward.bytes, profile.backward.bytes});
+    /// By unit: block kinds, then embedding and head.
+    const std::vector<PlainUnit>& plain_units() {
+        ShardingKey key = sharding_;
+        key.micro_batch = 0;
+        key.ep = 1;
+        key.etp = sharding_.tp;
+        const std::vector<PlainUnit>* known = cache_.plain.find(key, sharding_.micro_batch);
+        if (known != nullptr) {
+            return *known;
         }
+        const std::vector<BlockKind>& kinds = in_.scenario.model.block_kinds;
+        std::vector<PlainUnit> out(kinds.size() + 2);
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            const double held = unit_at(i) == head_unit ? 0.0 : residual_;
+            UnitWalk walk(in_.scenario.stack.tensors, held);
+            walk_part(i, BlockPart::before_experts, walk);
+            if (i < kinds.size() && has_experts(kinds[i])) {
+                out[i].walk = walk;
+                continue;
+            }
+            // only blocks are recomputed
+            for (std::size_t k = 0; k < (i < kinds.size() ? recompute_kinds : 1); ++k) {
+                out[i].profiles.push_back(profile(i, k, walk));
+            }
+        }
+        return cache_.plain.insert(key, sharding_.micro_batch, std::move(out));
     }
 
-    void walk_part(std::size_t index, std::int64_t unit, BlockPart part, UnitWalk& walk) const {
+    [[nodiscard]] std::int64_t unit_at(std::size_t index) const {
+        const std::size_t kinds = in_.scenario.model.block_kinds.size();
+        if (index < kinds) {
+            return static_cast<std::int64_t>(index);
+        }
+        return index == kinds ? embedding_unit : head_unit;
+    }
+
+    static void append(const UnitProfile& profile, ShardedUnits& out) {
+        out.logits += profile.logits;
+        out.units.push_back(
+            {{profile.stored_bytes, profile.forward.bytes, profile.backward.bytes}, &profile});
+    }
+
+    void walk_part(std::size_t index, BlockPart part, UnitWalk& walk) const {
         const OpList* given = nullptr;
         if (index < ops_.size()) {
             given = part == BlockPart::from_experts ? &ops_[index].from : &ops_[index].before;
@@ -99,38 +127,20 @@ private:
         if (given != nullptr && !given->empty()) {
             walk.along(*given);
         } else {
-            walk.along(ops_of(in_, unit, sharding_, part));
+            walk.along(ops_of(in_, unit_at(index), sharding_, part));
         }
     }
 
-    /// One unit under every kind of recomputation (only blocks are recomputed). `begun`: where its
-    /// walk up to the experts is kept, if it has some.
-    std::vector<UnitProfile> profiles(std::size_t index, std::int64_t unit, PlainUnit* begun) {
-        const TensorRules& rules = in_.scenario.stack.tensors;
-        const double held = unit == head_unit ? 0.0 : residual_;
-        UnitWalk walk(rules, held);
-        if (begun == nullptr) {
-            walk_part(index, unit, BlockPart::whole, walk);
-        } else {
-            if (!begun->walk) {
-                walk_part(index, unit, BlockPart::before_experts, walk);
-                begun->walk = walk;
-            }
-            walk = *begun->walk;
-            walk_part(index, unit, BlockPart::from_experts, walk);
-        }
+    [[nodiscard]] UnitProfile profile(std::size_t index, std::size_t recompute,
+                                      const UnitWalk& walk) const {
         // DeepSpeed can cut the kept inputs of recomputed blocks over the tensor-parallel group;
         // runs that split parameters too are known to do so.
-        const bool cut =
-            rules.partitioned_checkpoints && sharding_.sharded_parameters && !sharding_.sp;
-        const double kept = cut ? residual_ / sharding_.tp : residual_;
-        std::vector<UnitProfile> out;
-        out.reserve(recompute_kinds);
-        for (std::size_t k = 0; k < (unit < 0 ? 1 : recompute_kinds); ++k) {
-            out.push_back(walk.profile(static_cast<Recompute>(k), kept));
-            if (cache_.keep_ops) {
-                out.back().ops = ops_of(in_, unit, sharding_);
-            }
+        const bool cut = in_.scenario.stack.tensors.partitioned_checkpoints &&
+                         sharding_.sharded_parameters && !sharding_.sp;
+        UnitProfile out = walk.profile(static_cast<Recompute>(recompute),
+                                       cut ? residual_ / sharding_.tp : residual_);
+        if (cache_.keep_ops) {
+            out.ops = ops_of(in_, unit_at(index), sharding_);
         }
         return out;
     }
@@ -167,10 +177,6 @@ std::size_t ShardingHash::operator()(const ShardingKey& k) const {
                               static_cast<std::uint64_t>(k.cp_kind) << 2U |
                               static_cast<std::uint64_t>(k.sp ? 2 : 0) |
                               static_cast<std::uint64_t>(k.sharded_parameters ? 1 : 0));
-}
-
-std::size_t UnitHash::operator()(const UnitKey& k) const {
-    return hash_mix(ShardingHash()(k.sharding), static_cast<std::uint64_t>(k.unit + 2));
 }
 
 OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& sharding,

@@ -313,7 +313,7 @@ const StageFigures& cached_figures(const MemoryInputs& in, const LayoutMemory& m
         hash_mix(hash_mix(key.units, key.outline), stage * EnumNames<Recompute>::names.size() +
                                                        static_cast<std::size_t>(key.recompute));
     std::vector<KnownFigures>& all = cache.impl().figures;
-    KnownFigures& known = all[slot % all.size()];
+    KnownFigures& known = all[slot % KnownFigures::slots];
     if (!(known.key == key)) known = {key, stage_figures(in, memory, stage)};
     return known.figures;
 }

@@ -29,20 +29,23 @@ struct UnitBytes {
 
 /// Every unit of the model under one sharding and each kind of recomputation.
 struct ShardedUnits {
-    std::vector<const UnitProfile*> profiles; ///< lent by PlainUnits, or by `own`
-    std::vector<UnitBytes> bytes;             ///< of the same
-    std::vector<std::vector<UnitProfile>> own;
-    std::uint64_t number = 0; ///< of its own
-    bool routes = false;      ///< some have experts
-    double residual = 0.0;    ///< bytes of the residual stream
-    double scores = 0.0;      ///< of one block, where they are written to memory
-    double logits = 0.0;      ///< that the loss keeps
+    struct Unit {
+        UnitBytes bytes;
+        const UnitProfile* profile = nullptr; ///< lent by a PlainUnit, or by `own`
+    };
+    std::vector<Unit> units;
+    std::vector<UnitProfile> own; ///< of blocks with experts
+    std::uint64_t number = 0;     ///< of its own
+    bool routes = false;          ///< some have experts
+    double residual = 0.0;        ///< bytes of the residual stream
+    double scores = 0.0;          ///< of one block, where they are written to memory
+    double logits = 0.0;          ///< that the loss keeps
 
     static constexpr std::size_t recompute_kinds = EnumNames<Recompute>::names.size();
     [[nodiscard]] std::size_t index_of(std::int64_t unit, Recompute recompute) const {
         return unit >= 0 ? recompute_kinds * static_cast<std::size_t>(unit) +
                                static_cast<std::size_t>(recompute)
-                         : bytes.size() - (unit == head_unit ? 1 : 2);
+                         : units.size() - (unit == head_unit ? 1 : 2);
     }
 };
 
@@ -134,17 +137,6 @@ struct ChunkFigures {
     LivePeak forward, loss, backward;
 };
 
-/// One unit under one sharding.
-struct UnitKey {
-    std::int64_t unit = 0;
-    ShardingKey sharding;
-
-    friend bool operator==(const UnitKey&, const UnitKey&) = default;
-};
-struct UnitHash {
-    std::size_t operator()(const UnitKey& key) const;
-};
-
 /// What of a unit does not depend on how experts are split.
 struct PlainUnit {
     std::vector<UnitProfile> profiles; ///< of a unit without experts
@@ -172,6 +164,7 @@ struct FiguresKey {
     friend bool operator==(const FiguresKey&, const FiguresKey&) = default;
 };
 struct KnownFigures {
+    static constexpr std::size_t slots = 1024;
     FiguresKey key;
     StageFigures figures;
 };
@@ -179,8 +172,8 @@ struct KnownFigures {
 struct MemoryCache::Impl {
     /// By sharding without the micro-batch, and the micro-batch.
     ShelfCache<ShardingKey, ShardedUnits, ShardingHash> units;
-    /// For models with experts: how they are split does not concern these.
-    std::unordered_map<UnitKey, PlainUnit, UnitHash> plain;
+    /// By sharding without the micro-batch and without the split of experts, and the micro-batch.
+    ShelfCache<ShardingKey, std::vector<PlainUnit>, ShardingHash> plain;
     /// By outline without the number of micro-batches, and that number.
     ShelfCache<OutlineKey, PipelineOutline, OutlineHash> outlines;
     std::unordered_map<ParametersKey, std::vector<StageParameters>, ParametersHash> parameters;
@@ -196,7 +189,7 @@ struct MemoryCache::Impl {
     std::vector<bool> large_workspaces; ///< by node group
     std::vector<ChunkFigures> scratch;  ///< by group of chunks
     /// Of late: layouts that differ in sharding only follow one another closely.
-    std::vector<KnownFigures> figures = std::vector<KnownFigures>(1024);
+    std::vector<KnownFigures> figures = std::vector<KnownFigures>(KnownFigures::slots);
     std::uint64_t last_number = 0; ///< that was given to something cached
     bool keep_ops = false;         ///< explain reads the operators of units
 };
@@ -220,10 +213,10 @@ struct LayoutMemory {
         return (*states)[outline->stages[index].structure];
     }
     [[nodiscard]] const UnitProfile& profile(const UnitCount& run) const {
-        return *units->profiles[index_of(run)];
+        return *units->units[index_of(run)].profile;
     }
     [[nodiscard]] const UnitBytes& bytes(const UnitCount& run) const {
-        return units->bytes[index_of(run)];
+        return units->units[index_of(run)].bytes;
     }
     [[nodiscard]] std::size_t index_of(const UnitCount& run) const {
         return units->index_of(run.unit, run.planned ? recompute : Recompute::none);

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -29,7 +28,7 @@ public:
         for (std::size_t tried = 0; tried < size; ++tried) {
             if (shelf.numbers[at] == number) {
                 shelf.next = at + 1;
-                return shelf.values[at].get();
+                return shelf.values[at];
             }
             at = at + 1 < size ? at + 1 : 0;
         }
@@ -41,24 +40,32 @@ public:
         Shelf& shelf = shelves_[key];
         take(key, shelf);
         shelf.numbers.push_back(number);
-        shelf.values.push_back(std::make_unique<Value>(std::move(value)));
+        if (size_ % block == 0) {
+            blocks_.emplace_back();
+            blocks_.back().reserve(block);
+        }
+        blocks_.back().push_back(std::move(value));
+        shelf.values.push_back(&blocks_.back().back());
         shelf.next = shelf.numbers.size();
         ++size_;
-        return *shelf.values.back();
+        return blocks_.back().back();
     }
 
     [[nodiscard]] std::size_t size() const { return size_; }
     void clear() {
         shelves_.clear();
+        blocks_.clear();
         at_hand_ = nullptr;
         size_ = 0;
     }
 
 private:
+    static constexpr std::size_t block = 64;
+
     struct Shelf {
         std::vector<std::int64_t> numbers;
-        std::vector<std::unique_ptr<Value>> values; ///< of the same
-        std::size_t next = 0;                       ///< tried first
+        std::vector<Value*> values; ///< of the same
+        std::size_t next = 0;       ///< tried first
     };
 
     void take(const Key& key, Shelf& shelf) {
@@ -67,6 +74,7 @@ private:
     }
 
     std::unordered_map<Key, Shelf, Hash> shelves_;
+    std::vector<std::vector<Value>> blocks_; ///< where the values are; full ones never move
     Shelf* at_hand_ = nullptr;
     Key key_at_hand_;
     std::size_t size_ = 0;
