@@ -92,7 +92,10 @@ struct RoutedTokens {
 RoutedTokens routed_tokens(const OpContext& c, const Ffn& f);
 
 void add_attention(const OpContext& c, const BlockKind& kind, OpList& out);
+/// All but the routed experts: of those the router alone.
 void add_ffn(const OpContext& c, const BlockKind& kind, OpList& out);
+/// From the exchange of tokens to their return. Nothing before it reads how experts are split.
+void add_routed_experts(const OpContext& c, const BlockKind& kind, OpList& out);
 
 /// (query, key) pairs of one micro-batch that causal attention needs, all queries of the cp group.
 /// With a window w: each query sees at most w keys.

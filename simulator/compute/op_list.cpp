@@ -57,31 +57,39 @@ void set_per_operator_shares(const BlockKind& kind, OpList& ops) {
 } // namespace
 
 OpList block_ops(const BlockKind& kind, std::int64_t hidden, const ModelSpec& model,
-                 const Resolved& resolved, const StackProfile& stack, const ShardingKey& sharding) {
+                 const Resolved& resolved, const StackProfile& stack, const ShardingKey& sharding,
+                 BlockPart part) {
     const OpContext c = op_context(model, resolved, stack, sharding, hidden);
+    const bool routes = kind.ffn.kind == FfnKind::moe;
+    const bool begins = part != BlockPart::from_experts;
+    const bool ends = part != BlockPart::before_experts || !routes;
     const Norms& n = kind.norms;
     const auto norm = [&](std::string_view name, OpList& out) {
         add_norm(c, name, n.kind, n.affine, n.bias, c.local_tokens, static_cast<double>(hidden),
                  out);
     };
     OpList out;
-    out.reserve(24);
+    if (!begins && !routes) return out;
+    out.reserve(begins ? 24 : 8);
     const bool attends = kind.attention.kind != AttentionKind::none;
     const bool feeds = kind.ffn.kind != FfnKind::none;
-    if (attends) {
+    if (attends && begins) {
         if (n.pre_attention) norm("attention_norm", out);
         add_attention(c, kind, out);
         if (n.post_attention) norm("post_attention_norm", out);
         // a parallel block adds both halves to the residual stream at its end
         if (!n.parallel) add_residual(c, "attention_residual", out);
     }
-    if (feeds) {
+    if (feeds && begins) {
         if (n.pre_ffn) norm("ffn_norm", out);
         add_ffn(c, kind, out);
+    }
+    if (routes && ends) add_routed_experts(c, kind, out);
+    if (feeds && ends) {
         if (n.post_ffn) norm("post_ffn_norm", out);
         add_residual(c, "ffn_residual", out);
     }
-    if (attends && n.parallel) add_residual(c, "attention_residual", out);
+    if (attends && ends && n.parallel) add_residual(c, "attention_residual", out);
     if (stack.tensors.selective == SelectivePolicy::per_operator) {
         set_per_operator_shares(kind, out);
     }

@@ -6,6 +6,7 @@
 
 #include "simulator/estimate/kinds.hpp"
 #include "simulator/spec/scenario.hpp"
+#include "simulator/units/few_of.hpp"
 
 namespace shardplan::sim {
 
@@ -98,20 +99,26 @@ struct Op {
     std::int32_t kernels_backward = 0;
     double weights = 0.0;      ///< parameters of this operator on the rank
     double weight_bytes = 0.0; ///< of them, in the format they are stored in for computing
-    std::vector<StoredTensor> stored;
+    FewOf<StoredTensor, 6> stored;
     double transient_forward = 0.0;  ///< bytes alive only inside the forward, outputs included
     double transient_backward = 0.0; ///< gradients and workspaces alive only inside the backward
-    std::vector<CommOp> comm_forward;
-    std::vector<CommOp> comm_backward;
+    FewOf<CommOp, 3> comm_forward;
+    FewOf<CommOp, 3> comm_backward;
     /// Share of its forward that runs again under selective recomputation.
     double selective_share = 0.0;
 };
 
 using OpList = std::vector<Op>;
 
-/// The operators of one block of `kind` in execution order of the forward pass.
+/// A block with routed experts in two: only from the exchange of tokens on does it matter how
+/// experts are split (`ep` and `etp` of the sharding). Other blocks are all `before_experts`.
+enum class BlockPart : std::uint8_t { whole, before_experts, from_experts };
+
+/// The operators of one block of `kind` in execution order of the forward pass. Both parts after
+/// one another are the whole.
 OpList block_ops(const BlockKind& kind, std::int64_t hidden, const ModelSpec& model,
-                 const Resolved& resolved, const StackProfile& stack, const ShardingKey& sharding);
+                 const Resolved& resolved, const StackProfile& stack, const ShardingKey& sharding,
+                 BlockPart part = BlockPart::whole);
 /// Token (and position) lookup on the first stage.
 OpList embedding_ops(const ModelSpec& model, const Resolved& resolved, const StackProfile& stack,
                      const ShardingKey& sharding);

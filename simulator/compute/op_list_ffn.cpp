@@ -148,18 +148,6 @@ void add_grouped(const OpContext& c, const Ffn& f, std::string_view name, double
     out.push_back(std::move(op));
 }
 
-void add_experts(const OpContext& c, const Ffn& f, OpList& out) {
-    const RoutedTokens routed = routed_tokens(c, f);
-    const auto hidden = static_cast<double>(c.hidden);
-    const double inner = static_cast<double>(f.expert_width) / c.key.etp;
-    add_router(c, f, out);
-    add_dispatch(c, routed, out);
-    add_grouped(c, f, "expert_up", routed.done, inner * (f.gated ? 2.0 : 1.0), hidden, out);
-    add_activation(c, "expert_activation", f, routed.done, inner, out);
-    add_grouped(c, f, "expert_down", routed.done, hidden, inner, out);
-    add_combine(c, routed, out);
-}
-
 } // namespace
 
 RoutedTokens routed_tokens(const OpContext& c, const Ffn& f) {
@@ -190,7 +178,7 @@ void add_ffn(const OpContext& c, const BlockKind& kind, OpList& out) {
                     add_linear(c, gate, out);
                 }
             }
-            add_experts(c, f, out);
+            add_router(c, f, out);
             return;
         case FfnKind::linear: {
             LinearShape map{"ffn_linear", "", "", Split::replicated};
@@ -203,6 +191,18 @@ void add_ffn(const OpContext& c, const BlockKind& kind, OpList& out) {
         case FfnKind::none:
             return;
     }
+}
+
+void add_routed_experts(const OpContext& c, const BlockKind& kind, OpList& out) {
+    const Ffn& f = kind.ffn;
+    const RoutedTokens routed = routed_tokens(c, f);
+    const auto hidden = static_cast<double>(c.hidden);
+    const double inner = static_cast<double>(f.expert_width) / c.key.etp;
+    add_dispatch(c, routed, out);
+    add_grouped(c, f, "expert_up", routed.done, inner * (f.gated ? 2.0 : 1.0), hidden, out);
+    add_activation(c, "expert_activation", f, routed.done, inner, out);
+    add_grouped(c, f, "expert_down", routed.done, hidden, inner, out);
+    add_combine(c, routed, out);
 }
 
 } // namespace shardplan::sim

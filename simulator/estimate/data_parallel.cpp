@@ -105,7 +105,7 @@ double bucket_seconds(const StepContext& c, const RankParameters& p) {
 /// its shard; then each tensor's shards are gathered and copied to their places by the host.
 /// Source: nanotron, optim/zero.py (_all_gather_params) and trainer.py (training_step).
 void reduce_whole_after(const StepContext& c, const LayoutParts& parts, const StageShape& shape,
-                        const Movement& move, DataParallelTime& out) {
+                        const Movement& move, DataParallelMoves& out) {
     GroupTraffic all = move.dense(Group::dp_cp, Collective::all_reduce, c.gradient_element, 1.0);
     all += move.expert(Collective::all_reduce, c.gradient_element, 1.0);
     all += move.dense(Group::shard, Collective::all_gather, c.parameter_element, 1.0);
@@ -116,8 +116,9 @@ void reduce_whole_after(const StepContext& c, const LayoutParts& parts, const St
     }
     const auto ranks = static_cast<double>(path_in(parts.paths, Group::shard).ranks);
     const double slices = ranks > 1.0 ? tensors * ranks : 0.0;
-    out.step.exposed += all.seconds + slices * value_or(c.scenario->stack.time.slice_host, 0.0);
-    out.traffic += all;
+    out.after = true;
+    out.reduce = all;
+    out.slices = slices * value_or(c.scenario->stack.time.slice_host, 0.0);
 }
 
 /// The copies of a tied table on the first and last stage are added up once per step.
@@ -132,77 +133,88 @@ GroupTraffic tied_table(const StepContext& c, const Layout& layout, const Layout
 
 } // namespace
 
-DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
-                                    const LayoutParts& parts, const StageShape& shape,
-                                    std::int64_t micro_batches, HidingBudget& forward,
-                                    HidingBudget& backward) {
+DataParallelMoves data_parallel_moves(const StepContext& c, const Layout& layout,
+                                      const LayoutParts& parts, const StageShape& shape) {
     const RankParameters p = parameters_of(parts, shape);
     const Movement move{c, parts, p};
-    const Overlap& o = c.overlap;
-    const auto m = static_cast<double>(micro_batches);
     const double g = c.gradient_element;
     const double buckets = bucket_count(c, p.trained());
-    DataParallelTime out;
-    GroupTraffic reduce;
-    GroupTraffic replicate;
+    DataParallelMoves out;
+    out.ready = ready_share(c, parts, shape, p);
     // Hybrid sharding: pieces are added up over the groups that hold copies.
     const double split = static_cast<double>(path_in(parts.paths, Group::shard).ranks);
     if (layout.shard != Shard::none) {
-        replicate = move.dense(Group::replica, Collective::all_reduce, g, buckets, split);
+        out.replicate = move.dense(Group::replica, Collective::all_reduce, g, buckets, split);
     }
     const bool fsdp =
         c.scenario->stack.capabilities.fully_sharded && layout.shard == Shard::optimizer_gradients;
-    if (layout.shard == Shard::all || fsdp) {
+    out.by_unit = layout.shard == Shard::all || fsdp;
+    if (out.by_unit) {
         const double units =
             std::max(1.0, std::ceil(shape.blocks / blocks_per_unit(layout.wrap, shape.blocks)) +
                               (shape.has_embedding || shape.has_head ? 1.0 : 0.0));
-        const GroupTraffic gather = move.gather(units);
-        reduce = move.dense(Group::shard, Collective::reduce_scatter, g, units);
-        reduce += move.expert(Collective::reduce_scatter, g, units);
-        const bool again = layout.shard == Shard::all && layout.reshard;
-        out.forward = forward.hide(gather.seconds, o.gather, o.slowdown);
-        const double in_backward = again ? gather.seconds : 0.0;
-        const double ready = std::min(o.dp, ready_share(c, parts, shape, p));
-        const double hidden = in_backward * o.gather + reduce.seconds * ready;
-        const double all = in_backward + reduce.seconds;
-        out.backward = backward.hide(all, all > 0.0 ? hidden / all : 0.0, o.slowdown);
-        const double unpack = copy_seconds(c, p, c.parameter_element, c.parameter_element);
+        out.gather = move.gather(units);
+        out.reduce = move.dense(Group::shard, Collective::reduce_scatter, g, units);
+        out.reduce += move.expert(Collective::reduce_scatter, g, units);
         if (path_in(parts.paths, Group::shard).ranks > 1) {
-            out.forward.exposed += unpack;
-            out.backward.exposed +=
-                (again ? unpack : 0.0) + copy_seconds(c, p, c.parameter_element, g);
+            out.unpack = copy_seconds(c, p, c.parameter_element, c.parameter_element);
+            out.pack_gradient = copy_seconds(c, p, c.parameter_element, g);
         }
-        out.step = {replicate.seconds, 0.0};
-        out.traffic = m * ((again ? 2.0 : 1.0) * gather);
-        out.traffic += m * reduce;
-        out.traffic += replicate;
     } else if (layout.shard == Shard::optimizer && c.scenario->stack.states.reduces_whole_after) {
         reduce_whole_after(c, parts, shape, move, out);
     } else {
         const bool sharded = layout.shard != Shard::none;
         const Collective op = sharded ? Collective::reduce_scatter : Collective::all_reduce;
-        reduce = move.dense(sharded ? Group::shard : Group::dp_cp, op, g, buckets);
-        reduce += move.expert(op, g, buckets);
+        out.reduce = move.dense(sharded ? Group::shard : Group::dp_cp, op, g, buckets);
+        out.reduce += move.expert(op, g, buckets);
+        if (sharded) {
+            out.gather =
+                move.dense(Group::shard, Collective::all_gather, c.parameter_element, buckets);
+            out.gather += move.expert(Collective::all_gather, c.parameter_element, buckets);
+        }
+        if (out.reduce.seconds > 0.0) out.buckets = bucket_seconds(c, p);
+    }
+    out.tied = tied_table(c, layout, parts, shape);
+    return out;
+}
+
+DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
+                                    const DataParallelMoves& move, std::int64_t micro_batches,
+                                    HidingBudget& forward, HidingBudget& backward) {
+    const Overlap& o = c.overlap;
+    const auto m = static_cast<double>(micro_batches);
+    DataParallelTime out;
+    if (move.by_unit) {
+        const bool again = layout.shard == Shard::all && layout.reshard;
+        out.forward = forward.hide(move.gather.seconds, o.gather, o.slowdown);
+        const double in_backward = again ? move.gather.seconds : 0.0;
+        const double ready = std::min(o.dp, move.ready);
+        const double hidden = in_backward * o.gather + move.reduce.seconds * ready;
+        const double all = in_backward + move.reduce.seconds;
+        out.backward = backward.hide(all, all > 0.0 ? hidden / all : 0.0, o.slowdown);
+        out.forward.exposed += move.unpack;
+        out.backward.exposed += (again ? move.unpack : 0.0) + move.pack_gradient;
+        out.step = {move.replicate.seconds, 0.0};
+        out.traffic = m * ((again ? 2.0 : 1.0) * move.gather);
+        out.traffic += m * move.reduce;
+        out.traffic += move.replicate;
+    } else if (move.after) {
+        out.step.exposed = move.reduce.seconds + move.slices;
+        out.traffic = move.reduce;
+    } else {
         // zero2 keeps no whole gradients, so every micro-batch is reduced
         const double times = layout.shard == Shard::optimizer_gradients ? m : 1.0;
         out.reductions = times;
-        out.reduce = reduce.seconds;
-        out.hideable = ready_share(c, parts, shape, p);
-        out.step.exposed = replicate.seconds;
-        if (reduce.seconds > 0.0) out.step.exposed += bucket_seconds(c, p);
-        out.traffic = times * reduce;
-        out.traffic += replicate;
-        if (sharded) {
-            GroupTraffic gather =
-                move.dense(Group::shard, Collective::all_gather, c.parameter_element, buckets);
-            gather += move.expert(Collective::all_gather, c.parameter_element, buckets);
-            out.gather = gather.seconds;
-            out.traffic += gather;
-        }
+        out.reduce = move.reduce.seconds;
+        out.hideable = move.ready;
+        out.gather = move.gather.seconds;
+        out.step.exposed = move.replicate.seconds + move.buckets;
+        out.traffic = times * move.reduce;
+        out.traffic += move.replicate;
+        out.traffic += move.gather;
     }
-    const GroupTraffic tied = tied_table(c, layout, parts, shape);
-    out.step.exposed += tied.seconds;
-    out.traffic += tied;
+    out.step.exposed += move.tied.seconds;
+    out.traffic += move.tied;
     return out;
 }
 

@@ -17,13 +17,28 @@ struct DataParallelTime {
     double gather = 0.0;  ///< seconds in which updated parameters are gathered, once per step
     GroupTraffic traffic; ///< per step
 };
-/// `forward`, `backward`: what the stage's passes can still hide.
+/// What data parallelism moves on a rank of one stage, whatever the micro-batch.
+struct DataParallelMoves {
+    bool by_unit = false;       ///< gathered and reduced unit by unit for every micro-batch
+    bool after = false;         ///< reduced and gathered in one piece after the backward pass
+    GroupTraffic gather;        ///< of parameters, all units or buckets; none of its own if `after`
+    GroupTraffic reduce;        ///< of gradients, the same; if `after`, with what is gathered
+    GroupTraffic replicate;     ///< pieces of a hybrid sharding, once per step
+    GroupTraffic tied;          ///< copies of a tied table, once per step
+    double unpack = 0.0;        ///< seconds in which gathered parameters are copied
+    double pack_gradient = 0.0; ///< the same for gradients on their way out
+    double buckets = 0.0;       ///< seconds in which gradients go into buckets and back, per step
+    double slices = 0.0;        ///< seconds in which the host puts gathered slices in their places
+    double ready = 1.0;         ///< see DataParallelTime::hideable
+};
 /// Sources: Rajbhandari et al. 2020 (arXiv 1910.02054) for what each kind of sharding moves; Zhao
 /// et al. 2023 (arXiv 2304.11277) for gathering unit by unit.
+DataParallelMoves data_parallel_moves(const StepContext& c, const Layout& layout,
+                                      const LayoutParts& parts, const StageShape& shape);
+/// `forward`, `backward`: what the stage's passes can still hide.
 DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
-                                    const LayoutParts& parts, const StageShape& shape,
-                                    std::int64_t micro_batches, HidingBudget& forward,
-                                    HidingBudget& backward);
+                                    const DataParallelMoves& moves, std::int64_t micro_batches,
+                                    HidingBudget& forward, HidingBudget& backward);
 
 /// Hides what happens once per step under the last backward pass and the first forward pass, and
 /// adds it to `dp.step`. `forward`, `backward`: what those passes have left, and what they wait for

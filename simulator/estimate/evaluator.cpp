@@ -48,6 +48,9 @@ Result<Evaluator> Evaluator::make(Scenario scenario, LayoutTables tables) {
     }
     prepared->step = step_context(s, r);
     prepared->calibrated = !calibrated_constants(s).empty();
+    for (const BlockKind& kind : s.model.block_kinds)
+        prepared->routes.push_back(kind.ffn.kind == FfnKind::moe);
+    prepared->routes.resize(static_cast<std::size_t>(unit_count(s.model))); // the others do not
     prepared->model_flops = model_flops_per_step(s.model, r);
     prepared->block_forward_flops = block_forward_flops_per_step(s.model, r);
     prepared->selective_forward_flops = selective_forward_flops_per_step(s.model, r, s.stack);
@@ -63,14 +66,16 @@ const Resolved& Evaluator::resolved() const { return prepared_->resolved; }
 
 namespace {
 
-/// What score and evaluate share about time.
+/// What the time of a layout is put together from, and what follows from it.
 struct Priced {
     const LayoutParts* parts = nullptr;
-    const PlacedLayout* placed = nullptr;
+    PlacedLayout placed;
     std::int64_t micro_batches = 0;
-    StepResult step;
     double money_per_million_tokens = 0.0;
     double tokens_per_second = 0.0;
+};
+struct PricedStep : Priced {
+    StepResult step;
 };
 
 void add_money(const PreparedScenario& prepared, double seconds, Priced& out) {
@@ -79,17 +84,24 @@ void add_money(const PreparedScenario& prepared, double seconds, Priced& out) {
     if (seconds > 0.0 && tokens > 0.0) {
         out.tokens_per_second = tokens / seconds;
         out.money_per_million_tokens =
-            out.placed->price_per_hour / seconds_per_hour / out.tokens_per_second * million;
+            out.placed.ranks->price_per_hour / seconds_per_hour / out.tokens_per_second * million;
     }
 }
 
-Priced price(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
-             Workspace::Impl& cache) {
+/// All but the time.
+Priced prepare(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
+               Workspace::Impl& cache) {
     Priced out;
     out.parts = &cached_parts(prepared, tables, layout, cache);
-    out.placed = &cached_placement(prepared, tables, layout, cache);
+    out.placed = cached_placement(prepared, tables, layout, cache);
     out.micro_batches = micro_batches(prepared.resolved, layout);
-    out.step = step_time(prepared.step, layout, *out.parts, out.placed->shapes,
+    return out;
+}
+
+PricedStep price(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
+                 Workspace::Impl& cache) {
+    PricedStep out{prepare(prepared, tables, layout, cache), {}};
+    out.step = step_time(prepared.step, layout, *out.parts, out.placed.model->runs,
                          tables.recompute(layout.recompute), out.micro_batches, cache.step);
     add_money(prepared, out.step.total.value(), out);
     return out;
@@ -98,7 +110,7 @@ Priced price(const PreparedScenario& prepared, const LayoutTables& tables, const
 MemoryHeadline headline(const PreparedScenario& prepared, const LayoutTables& tables,
                         const Layout& layout, Workspace::Impl& cache) {
     return memory_headline({prepared.scenario, prepared.resolved, tables}, layout,
-                           cached_placement(prepared, tables, layout, cache).placement,
+                           cached_placement(prepared, tables, layout, cache).stages(),
                            cache.memory);
 }
 
@@ -140,10 +152,10 @@ double least_seconds(const LayoutParts& parts, const PlacedLayout& placed, const
                      Recompute recompute, std::int64_t micro_batches, Evaluator::Links links) {
     double slowest = 0.0;
     double sum = 0.0;
-    for (const auto& [first, count] : placed.distinct) {
-        const double pass = least_pass(parts, placed.shapes[first], recompute, links);
+    for (const ShapeRun& run : placed.model->runs) {
+        const double pass = least_pass(parts, run.shape, recompute, links);
         slowest = std::max(slowest, pass);
-        sum += static_cast<double>(count) * pass;
+        sum += static_cast<double>(run.count) * pass;
     }
     const double all =
         static_cast<double>(micro_batches) * slowest + least_share(layout) * (sum - slowest);
@@ -164,7 +176,7 @@ void add_link(std::vector<LinkLoad>& links, std::size_t& used, std::string_view 
     link.time = Seconds(traffic.seconds);
 }
 
-void fill_links(const Priced& p, std::vector<LinkLoad>& links) {
+void fill_links(const PricedStep& p, std::vector<LinkLoad>& links) {
     std::size_t used = 0;
     const Paths& paths = p.parts->paths;
     add_link(links, used, "tp", path_in(paths, Group::tp), p.step.tp);
@@ -175,9 +187,9 @@ void fill_links(const Priced& p, std::vector<LinkLoad>& links) {
     links.resize(used);
 }
 
-TimeErrors errors_of(const PreparedScenario& prepared, const Priced& p) {
-    return time_errors(prepared.step.spread, p.parts->spread, p.step.exposed, p.step.hidden,
-                       p.step.total);
+TimeErrors errors_of(const PreparedScenario& prepared, const LayoutParts& parts,
+                     const StepResult& step) {
+    return time_errors(prepared.step.spread, parts.spread, step.exposed, step.hidden, step.total);
 }
 
 void set_band(Seconds total, const TimeErrors& errors, StepTime& out) {
@@ -206,21 +218,29 @@ Flops recomputed_flops(const PreparedScenario& prepared, const PlacedLayout& pla
     }
     double blocks = 0.0;
     double again = 0.0;
-    for (const StageShape& shape : placed.shapes) {
-        blocks += shape.blocks;
-        for (const UnitUse& use : shape.units)
-            again += use.recomputed;
+    for (const ShapeRun& run : placed.model->runs) {
+        const auto stages = static_cast<double>(run.count);
+        blocks += stages * run.shape.blocks;
+        for (const UnitUse& use : run.shape.units)
+            again += stages * use.recomputed;
     }
     return blocks > 0.0 ? again / blocks * prepared.block_forward_flops : Flops{};
 }
 
-} // namespace
+void set_time(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
+              Workspace::Impl& cache, Score& out) {
+    Priced p = prepare(prepared, tables, layout, cache);
+    const StepResult step =
+        step_without_traffic(prepared.step, layout, *p.parts, p.placed.model->runs,
+                             tables.recompute(layout.recompute), p.micro_batches, cache.step);
+    const double seconds = step.total.value();
+    add_money(prepared, seconds, p);
+    out.step_time = step.total;
+    out.time_sigma = seconds > 0.0 ? errors_of(prepared, *p.parts, step).step / seconds : 0.0;
+    out.money_per_million_tokens = p.money_per_million_tokens;
+}
 
-Score Evaluator::score_memory(const Layout& layout, Workspace& workspace) const {
-    Workspace::Impl& cache = workspace.impl();
-    cache.bind(prepared_.get());
-    const MemoryHeadline memory = headline(*prepared_, tables_, layout, cache);
-    Score out;
+void set_memory(const MemoryHeadline& memory, Score& out) {
     out.verdict = memory.verdict;
     out.hopeless = memory.hopeless;
     out.peak_class = static_cast<std::int32_t>(memory.deciding);
@@ -229,52 +249,54 @@ Score Evaluator::score_memory(const Layout& layout, Workspace& workspace) const 
     out.usable = memory.usable;
     out.peak_phase = memory.phase;
     out.memory_sigma = relative_sigma(memory.reserved);
+}
+
+} // namespace
+
+Score Evaluator::score_memory(const Layout& layout, Workspace& workspace) const {
+    Workspace::Impl& cache = workspace.impl();
+    cache.bind(prepared_.get(), layout);
+    Score out;
+    set_memory(headline(*prepared_, tables_, layout, cache), out);
     return out;
 }
 
 void Evaluator::add_time(const Layout& layout, Workspace& workspace, Score& score) const {
     Workspace::Impl& cache = workspace.impl();
-    cache.bind(prepared_.get());
-    const Priced p = price(*prepared_, tables_, layout, cache);
-    score.step_time = p.step.total;
-    const double seconds = p.step.total.value();
-    score.time_sigma = seconds > 0.0 ? errors_of(*prepared_, p).step / seconds : 0.0;
-    score.money_per_million_tokens = p.money_per_million_tokens;
+    cache.bind(prepared_.get(), layout);
+    set_time(*prepared_, tables_, layout, cache, score);
 }
 
 void Evaluator::add_least_time(const Layout& layout, Workspace& workspace, Score& score,
                                Links links) const {
     Workspace::Impl& cache = workspace.impl();
-    cache.bind(prepared_.get());
-    Priced p;
-    p.parts = &cached_parts(*prepared_, tables_, layout, cache);
-    p.placed = &cached_placement(*prepared_, tables_, layout, cache);
+    cache.bind(prepared_.get(), layout);
+    Priced p = prepare(*prepared_, tables_, layout, cache);
     const double seconds =
-        least_seconds(*p.parts, *p.placed, layout, tables_.recompute(layout.recompute).kind,
-                      micro_batches(prepared_->resolved, layout), links);
+        least_seconds(*p.parts, p.placed, layout, tables_.recompute(layout.recompute).kind,
+                      p.micro_batches, links);
     add_money(*prepared_, seconds, p);
     score.step_time = Seconds(seconds);
     score.money_per_million_tokens = p.money_per_million_tokens;
 }
 
 Score Evaluator::score(const Layout& layout, Workspace& workspace) const {
+    Workspace::Impl& cache = workspace.impl();
+    cache.bind(prepared_.get(), layout);
+    Score out;
     // Time first: it hands its operators to the memory part.
-    Score timed;
-    add_time(layout, workspace, timed);
-    Score out = score_memory(layout, workspace);
-    out.step_time = timed.step_time;
-    out.time_sigma = timed.time_sigma;
-    out.money_per_million_tokens = timed.money_per_million_tokens;
+    set_time(*prepared_, tables_, layout, cache, out);
+    set_memory(headline(*prepared_, tables_, layout, cache), out);
     return out;
 }
 
 void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& out) const {
     const PreparedScenario& prepared = *prepared_;
     Workspace::Impl& cache = workspace.impl();
-    cache.bind(&prepared);
-    const Priced p = price(prepared, tables_, layout, cache);
+    cache.bind(&prepared, layout);
+    const PricedStep p = price(prepared, tables_, layout, cache);
     const MemoryHeadline memory = headline(prepared, tables_, layout, cache);
-    evaluate_memory({prepared.scenario, prepared.resolved, tables_}, layout, p.placed->placement,
+    evaluate_memory({prepared.scenario, prepared.resolved, tables_}, layout, p.placed.stages(),
                     cache.memory, out.classes);
     out.verdict = memory.verdict;
     out.verdict_text.clear();
@@ -287,7 +309,7 @@ void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& o
         out.margin = c.usable - c.reserved.value;
         out.memory_sigma = relative_sigma(c.reserved);
     }
-    set_band(p.step.total, errors_of(prepared, p), out.time);
+    set_band(p.step.total, errors_of(prepared, *p.parts, p.step), out.time);
     out.time.exposed = p.step.exposed;
     out.time.hidden = p.step.hidden;
     out.micro_batches = p.micro_batches;
@@ -299,15 +321,15 @@ void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& o
     out.samples_per_second =
         seconds > 0.0 ? static_cast<double>(prepared.resolved.global_batch) / seconds : 0.0;
     const double available = seconds * devices * prepared.peak;
-    const Flops again = recomputed_flops(prepared, *p.placed, tables_.recompute(layout.recompute));
+    const Flops again = recomputed_flops(prepared, p.placed, tables_.recompute(layout.recompute));
     out.mfu = available > 0.0 ? prepared.model_flops.value() / available : 0.0;
     out.hfu = available > 0.0 ? (prepared.model_flops + again).value() / available : 0.0;
     out.peak_name = name_of(prepared.resolved.compute);
-    out.money_per_hour = p.placed->price_per_hour;
+    out.money_per_hour = p.placed.ranks->price_per_hour;
     out.money_per_million_tokens = p.money_per_million_tokens;
     out.kilowatt_hours_per_million_tokens =
         p.tokens_per_second > 0.0
-            ? p.placed->watts / p.tokens_per_second * million / joules_per_kilowatt_hour
+            ? p.placed.ranks->watts / p.tokens_per_second * million / joules_per_kilowatt_hour
             : 0.0;
     fill_links(p, out.links);
     out.calibrated = prepared.calibrated;

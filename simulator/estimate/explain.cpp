@@ -107,7 +107,7 @@ Term time_tree(const PreparedScenario& prepared, const LayoutTables& tables, con
                Workspace::Impl& cache) {
     TimeRecorder entries;
     step_time(prepared.step, layout, cached_parts(prepared, tables, layout, cache),
-              cached_placement(prepared, tables, layout, cache).shapes,
+              cached_placement(prepared, tables, layout, cache).model->runs,
               tables.recompute(layout.recompute), micro_batches(prepared.resolved, layout),
               cache.step, entries);
     TermRecorder recorder("time", "step time", Dimension::seconds);
@@ -148,7 +148,7 @@ Result<Term> Evaluator::explain(const Layout& layout, std::string_view path,
                                 Workspace& workspace) const {
     const PreparedScenario& prepared = *prepared_;
     Workspace::Impl& cache = workspace.impl();
-    cache.bind(&prepared);
+    cache.bind(&prepared, layout);
     std::string wanted(path);
     const bool time = wanted == "time" || wanted.starts_with("time.");
     const bool memory = wanted == "memory" || wanted.starts_with("memory.");
@@ -160,17 +160,17 @@ Result<Term> Evaluator::explain(const Layout& layout, std::string_view path,
         tree = time_tree(prepared, tables_, layout, cache);
     } else {
         const MemoryInputs in{prepared.scenario, prepared.resolved, tables_};
-        const PlacedLayout& placed = cached_placement(prepared, tables_, layout, cache);
+        const PlacedLayout placed = cached_placement(prepared, tables_, layout, cache);
         const std::optional<std::size_t> named = take_class(wanted);
-        const std::size_t classes = placed.placement.classes.size();
+        const std::size_t classes = placed.ranks->classes.size();
         const std::size_t index =
-            named ? *named : memory_headline(in, layout, placed.placement, cache.memory).deciding;
+            named ? *named : memory_headline(in, layout, placed.stages(), cache.memory).deciding;
         if (index >= classes) {
             return Error{ErrorCode::not_found, std::string(path),
                          fmt::format("there are {} rank classes", classes),
                          fmt::format("memory.0 to memory.{}", classes - 1)};
         }
-        tree = explain_memory(in, layout, placed.placement, index);
+        tree = explain_memory(in, layout, placed.stages(), index);
     }
     const Term* found = find_term(tree, wanted);
     if (found == nullptr) {

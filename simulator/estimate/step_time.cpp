@@ -1,166 +1,15 @@
 #include "simulator/estimate/step_time.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <type_traits>
 
 #include "simulator/estimate/data_parallel.hpp"
-#include "simulator/spec/parameters.hpp"
+#include "simulator/units/hash_mix.hpp"
 
 namespace shardplan::sim {
 
-namespace {
-
-/// Modules that predict further tokens run behind the last block: each a block, recomputed where
-/// blocks are, and what joins it to the trunk, with a head and loss of its own.
-void add_prediction_modules(const ModelSpec& model, Recompute kind, double weight,
-                            StageShape& shape) {
-    const auto joints = static_cast<std::int64_t>(model.block_kinds.size()) + 2;
-    for (const Part& part : model.parts) {
-        if (part.role != PartRole::mtp) continue;
-        for (const Run& run : part.runs) {
-            const double blocks = weight * static_cast<double>(run.count);
-            shape.units.push_back({run.kind, blocks, kind == Recompute::full ? blocks : 0.0});
-            shape.units.push_back({joints, blocks, 0.0});
-            shape.blocks += blocks;
-        }
-    }
-}
-
-} // namespace
-
-std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layout,
-                                     const RecomputePlan& plan, const std::vector<Stage>& stages) {
-    const Part* trunk = trunk_of(model);
-    const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
-    // Both directions of DualPipe hold a copy, and half of the micro-batches go each way.
-    const bool twice = layout.schedule == ScheduleKind::dual_pipe && layout.chunks == 2;
-    const double weight = twice ? 0.5 : 1.0;
-    std::vector<StageShape> shapes;
-    shapes.reserve(stages.size());
-    for (const Stage& stage : stages) {
-        StageShape shape;
-        shape.has_embedding = stage.has_embedding;
-        shape.has_head = stage.has_head;
-        double left = plan.kind == Recompute::full
-                          ? (plan.layers_per_stage > 0 ? static_cast<double>(plan.layers_per_stage)
-                                                       : std::numeric_limits<double>::infinity())
-                          : 0.0;
-        if (shape.has_embedding) shape.units.push_back({kinds, weight, 0.0});
-        for (const Stage::Slice& slice : stage.chunks) {
-            if (trunk == nullptr) break;
-            for (const KindCount& run : kinds_in(*trunk, slice)) {
-                const auto blocks = static_cast<double>(run.count);
-                const double again = std::min(left, blocks);
-                left -= again;
-                shape.blocks += weight * blocks;
-                const auto same =
-                    std::find_if(shape.units.begin(), shape.units.end(),
-                                 [&](const UnitUse& use) { return use.unit == run.kind; });
-                if (same == shape.units.end()) {
-                    shape.units.push_back({run.kind, weight * blocks, weight * again});
-                } else {
-                    same->count += weight * blocks;
-                    same->recomputed += weight * again;
-                }
-            }
-        }
-        if (shape.has_head) {
-            add_prediction_modules(model, plan.kind, weight, shape);
-            shape.units.push_back({kinds + 1, weight, 0.0});
-        }
-        shapes.push_back(std::move(shape));
-    }
-    return shapes;
-}
-
-StepContext step_context(const Scenario& scenario, const Resolved& resolved) {
-    StepContext c;
-    c.scenario = &scenario;
-    c.resolved = &resolved;
-    const Device* slowest = scenario.devices.data();
-    for (const Device& device : scenario.devices) {
-        if (peak_of(device, resolved.compute) < peak_of(*slowest, resolved.compute)) {
-            slowest = &device;
-        }
-    }
-    c.rates = compute_rates(*slowest, scenario.stack, resolved);
-    c.overlap = overlap_of(scenario.stack);
-    if (const Part* trunk = trunk_of(scenario.model)) c.hidden = static_cast<double>(trunk->hidden);
-    const bool wide = resolved.compute == Dtype::fp32 || resolved.compute == Dtype::tf32;
-    c.activation_element = wide ? bytes_per_element(Dtype::fp32) : bytes_per_element(Dtype::bf16);
-    c.parameter_element = bytes_per_element(resolved.parameter);
-    c.gradient_element = bytes_per_element(resolved.gradient);
-    const NodeTemplate& node = scenario.cluster.node_groups.front().node;
-    const auto devices = static_cast<double>(std::max<std::int64_t>(1, node.devices));
-    c.host_link = usable(node.host.pcie_per_device).value();
-    c.host_memory = node.host.memory_bandwidth.value() / devices;
-    c.nvme = node.host.nvme_bandwidth.value() / devices;
-    c.spread = time_spread(scenario, resolved, *slowest);
-    return c;
-}
-
-OpList unit_ops(const StepContext& c, const Layout& layout, std::int64_t unit) {
-    const ModelSpec& model = c.scenario->model;
-    const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
-    const ShardingKey key = sharding_of(layout);
-    const StackProfile& stack = c.scenario->stack;
-    if (unit == kinds) return embedding_ops(model, *c.resolved, stack, key);
-    if (unit == kinds + 1) return head_ops(model, *c.resolved, stack, key);
-    if (unit == kinds + 2) return prediction_ops(model, *c.resolved, stack, key);
-    const Part* trunk = trunk_of(model);
-    return block_ops(model.block_kinds[static_cast<std::size_t>(unit)],
-                     trunk == nullptr ? 0 : trunk->hidden, model, *c.resolved, stack, key);
-}
-
-std::string_view unit_name(const ModelSpec& model, std::int64_t unit) {
-    const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
-    if (unit == kinds) return "embedding";
-    if (unit == kinds + 1) return "head";
-    if (unit == kinds + 2) return "prediction";
-    return model.block_kinds[static_cast<std::size_t>(unit)].name;
-}
-
-std::int64_t unit_count(const ModelSpec& model) {
-    const std::int64_t ends = prediction_modules(model) > 0 ? 3 : 2;
-    return static_cast<std::int64_t>(model.block_kinds.size()) + ends;
-}
-
-std::vector<RankParameters> unit_parameters(const ModelSpec& model, const Resolved& resolved,
-                                            const Layout& layout) {
-    const Part* trunk = trunk_of(model);
-    const std::int64_t hidden = trunk == nullptr ? 0 : trunk->hidden;
-    std::vector<RankParameters> out;
-    for (const BlockKind& kind : model.block_kinds) {
-        out.push_back(block_on_rank(kind, hidden, resolved, layout));
-    }
-    out.push_back(embedding_on_rank(model, resolved, layout));
-    // where one stage holds both ends, a tied table is counted there once
-    out.push_back(head_on_rank(model, resolved, layout, layout.pp == 1));
-    if (const std::int64_t modules = prediction_modules(model); modules > 0) {
-        out.push_back(1.0 / static_cast<double>(modules) *
-                      prediction_joints_on_rank(model, resolved, layout, layout.pp == 1));
-    }
-    return out;
-}
-
-LayoutParts layout_parts(const StepContext& c, const Layout& layout) {
-    LayoutParts parts;
-    parts.paths = paths_of(*c.scenario, layout);
-    parts.spread = link_spread(parts.paths);
-    const ModelSpec& model = c.scenario->model;
-    const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
-    for (std::int64_t unit = 0; unit < unit_count(model); ++unit) {
-        parts.units.push_back(unit_time(unit_ops(c, layout, unit), c.rates, c.overlap, parts.paths,
-                                        layout.cp_kind, unit < kinds));
-    }
-    parts.parameters = unit_parameters(model, *c.resolved, layout);
-    return parts;
-}
-
-namespace {
-
-/// Everything a stage does for one micro-batch.
-struct StageTimes {
+/// The passes of a stage for one micro-batch, which how parameters are sharded does not concern.
+struct StagePasses {
     PassTime forward;
     PassTime backward;
     double backward_weight = 0.0;
@@ -168,10 +17,48 @@ struct StageTimes {
     double message = 0.0;   ///< seconds of one direction, all chunks
     Hiding message_forward; ///< activations
     Hiding message_backward;
+    HidingBudget under_forward; ///< what messages leave
+    HidingBudget under_backward;
+};
+
+/// Everything a stage does for one micro-batch.
+struct StageTimes {
     DataParallelTime dp;
     OffloadTime offload;
     StagePass pass;
 };
+
+/// What a stage does whatever the micro-batch.
+struct StageFixed {
+    DataParallelMoves moves;
+    double optimizer = 0.0; ///< seconds per step
+};
+
+/// What StagePasses read beside the Scenario: numbers of LayoutParts, and of the path of messages.
+struct PassesKey {
+    std::uint64_t units = 0; ///< 0: nothing is kept
+    std::uint64_t runs = 0;
+    std::uint32_t message_path = 0;
+
+    friend bool operator==(const PassesKey&, const PassesKey&) = default;
+};
+/// Passes of all stages, by run.
+struct KnownPasses {
+    static constexpr std::size_t slots = 256;
+    PassesKey key;
+    std::vector<StagePasses> stages;
+};
+
+struct StepScratch::Impl {
+    /// Of late: layouts that differ in sharding only follow one another closely.
+    std::vector<KnownPasses> known = std::vector<KnownPasses>(KnownPasses::slots);
+    std::vector<StageTimes> stages; ///< by run; those of equal shapes at the first of them
+    std::vector<StageRun> passes;
+    std::vector<StageFixed> fixed; ///< by run, of the layouts of `row`
+    std::uint64_t row = 0;
+};
+
+namespace {
 
 /// The activations (or their gradient) of a stage's end, as every rank holds them.
 double boundary_bytes(const StepContext& c, const Layout& layout) {
@@ -217,9 +104,10 @@ PassTime recompute_of(const UnitUse& use, const UnitTime& unit, Recompute kind) 
     return {};
 }
 
-StageTimes stage_times(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                       const StageShape& shape, Recompute recompute, std::int64_t m) {
-    StageTimes s;
+/// `message`: seconds of one hand-over to a neighbour.
+StagePasses stage_passes(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                         const StageShape& shape, double message, Recompute recompute) {
+    StagePasses s;
     for (const UnitUse& use : shape.units) {
         const UnitTime& unit = parts.units[static_cast<std::size_t>(use.unit)];
         s.forward += use.count * unit.forward;
@@ -228,26 +116,71 @@ StageTimes stage_times(const StepContext& c, const Layout& layout, const LayoutP
         s.recompute += recompute_of(use, unit, recompute);
     }
     // Inside a layer tp and cp come first; what they leave serves messages, then data parallelism.
-    HidingBudget under_forward(s.forward.idle_links());
-    HidingBudget under_backward(s.backward.idle_links() + s.recompute.idle_links());
+    s.under_forward = HidingBudget(s.forward.idle_links());
+    s.under_backward = HidingBudget(s.backward.idle_links() + s.recompute.idle_links());
     if (layout.pp > 1) {
-        s.message =
-            message_seconds(c, layout, parts) * std::max(1.0, static_cast<double>(layout.chunks));
-        s.message_forward = under_forward.hide(s.message, c.overlap.pp, c.overlap.slowdown);
-        s.message_backward = under_backward.hide(s.message, c.overlap.pp, c.overlap.slowdown);
+        s.message = message * std::max(1.0, static_cast<double>(layout.chunks));
+        s.message_forward = s.under_forward.hide(s.message, c.overlap.pp, c.overlap.slowdown);
+        s.message_backward = s.under_backward.hide(s.message, c.overlap.pp, c.overlap.slowdown);
     }
-    s.dp = data_parallel_time(c, layout, parts, shape, m, under_forward, under_backward);
-    const double forward = s.forward.total() + s.message_forward.exposed + s.dp.forward.exposed;
-    const double backward = s.backward.total() + s.recompute.total() + s.message_backward.exposed +
-                            s.dp.backward.exposed;
+    return s;
+}
+
+/// By run, those of equal shapes at the first of them.
+const std::vector<StagePasses>& passes_by_run(const StepContext& c, const Layout& layout,
+                                              const LayoutParts& parts,
+                                              const std::vector<ShapeRun>& runs,
+                                              Recompute recompute, StepScratch::Impl& scratch) {
+    const PassesKey key{parts.units_number, parts.runs_number,
+                        parts.collectives.number_of(Group::pp)};
+    const std::size_t slot = hash_mix(hash_mix(key.units, key.runs), key.message_path);
+    KnownPasses& known = scratch.known[slot % KnownPasses::slots];
+    if (key.units != 0 && known.key == key) return known.stages;
+    const double message = layout.pp > 1 ? message_seconds(c, layout, parts) : 0.0;
+    known.key = key;
+    known.stages.resize(runs.size());
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        if (runs[i].same_as == i) {
+            known.stages[i] = stage_passes(c, layout, parts, runs[i].shape, message, recompute);
+        }
+    }
+    return known.stages;
+}
+
+void set_stage_times(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                     const StageShape& shape, const StagePasses& passes,
+                     const DataParallelMoves& moves, std::int64_t m, StageTimes& s) {
+    HidingBudget under_forward = passes.under_forward;
+    HidingBudget under_backward = passes.under_backward;
+    s.dp = data_parallel_time(c, layout, moves, m, under_forward, under_backward);
+    const double forward =
+        passes.forward.total() + passes.message_forward.exposed + s.dp.forward.exposed;
+    const double backward = passes.backward.total() + passes.recompute.total() +
+                            passes.message_backward.exposed + s.dp.backward.exposed;
     s.offload = offload_time(c, layout, parts, shape, forward, backward);
     under_forward.wait(s.offload.forward.exposed);
     under_backward.wait(s.offload.backward.exposed);
     hide_step(c, under_forward, under_backward, s.dp);
     s.pass.forward = Seconds(forward + s.offload.forward.exposed);
-    s.pass.backward_input = Seconds(backward - s.backward_weight + s.offload.backward.exposed);
-    s.pass.backward_weight = Seconds(s.backward_weight);
-    return s;
+    s.pass.backward_input = Seconds(backward - passes.backward_weight + s.offload.backward.exposed);
+    s.pass.backward_weight = Seconds(passes.backward_weight);
+}
+
+const std::vector<StageFixed>& fixed_by_run(const StepContext& c, const Layout& layout,
+                                            const LayoutParts& parts,
+                                            const std::vector<ShapeRun>& runs,
+                                            StepScratch::Impl& scratch) {
+    if (parts.row == 0 || parts.row != scratch.row) {
+        scratch.fixed.clear();
+        for (std::size_t i = 0; i < runs.size(); ++i) {
+            StageFixed& fixed = scratch.fixed.emplace_back();
+            if (runs[i].same_as < i) continue;
+            fixed.moves = data_parallel_moves(c, layout, parts, runs[i].shape);
+            fixed.optimizer = optimizer_seconds(c, layout, parts, runs[i].shape);
+        }
+        scratch.row = parts.row;
+    }
+    return scratch.fixed;
 }
 
 /// Adds to exposed times, and to the recorder if there is one.
@@ -276,11 +209,12 @@ private:
 /// What the slowest stage does for all micro-batches.
 template <class Recorder>
 void record_passes(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                   const StageShape& shape, const StageTimes& s, Recompute recompute, double m,
-                   Ledger<Recorder>& ledger) {
+                   const StageShape& shape, const StagePasses& passes, const StageTimes& s,
+                   Recompute recompute, double m, Ledger<Recorder>& ledger) {
     for (const UnitUse& use : shape.units) {
         const UnitTime& u = parts.units[static_cast<std::size_t>(use.unit)];
-        const std::string_view name = unit_name(c.scenario->model, use.unit);
+        const std::string_view name =
+            Recorder::active ? unit_name(c.scenario->model, use.unit) : std::string_view();
         const double n = m * use.count;
         const auto both = [&](TimeKind kind, std::string_view formula, double PassTime::*part) {
             ledger.add(kind, use.unit, name, formula, n, u.forward.*part + u.backward.*part);
@@ -299,10 +233,11 @@ void record_passes(const StepContext& c, const Layout& layout, const LayoutParts
     }
     if (layout.pp > 1) {
         ledger.add(TimeKind::pp_comm, -1, "activations", "time.message", m,
-                   s.message_forward.exposed);
+                   passes.message_forward.exposed);
         ledger.add(TimeKind::pp_comm, -1, "gradients", "time.message", m,
-                   s.message_backward.exposed);
-        ledger.hide(TimeKind::pp_comm, m * (s.message_forward.hidden + s.message_backward.hidden));
+                   passes.message_backward.exposed);
+        ledger.hide(TimeKind::pp_comm,
+                    m * (passes.message_forward.hidden + passes.message_backward.hidden));
     }
     ledger.add(TimeKind::dp_comm, -1, "forward_gather", "time.gather", m, s.dp.forward.exposed);
     ledger.add(TimeKind::dp_comm, -1, "backward_gather_reduce", "time.reduce", m,
@@ -316,8 +251,8 @@ void record_passes(const StepContext& c, const Layout& layout, const LayoutParts
 }
 
 void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                 const StageShape& shape, const StageTimes& s, Recompute recompute, double m,
-                 StepResult& out) {
+                 const StageShape& shape, const StagePasses& passes, const StageTimes& s,
+                 Recompute recompute, double m, StepResult& out) {
     for (const UnitUse& use : shape.units) {
         const UnitTime& u = parts.units[static_cast<std::size_t>(use.unit)];
         const double n = m * use.count;
@@ -334,53 +269,58 @@ void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& 
     if (layout.pp > 1) {
         const auto v = static_cast<double>(std::max<int>(1, layout.chunks));
         out.pp.bytes = 2.0 * m * v * message_bytes(c, layout);
-        out.pp.seconds = 2.0 * m * s.message;
+        out.pp.seconds = 2.0 * m * passes.message;
     }
     out.dp = s.dp.traffic;
 }
 
+/// Nobody asks for traffic.
+struct TimesOnly : NullRecorder {};
+
 template <class Recorder>
 StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                   const std::vector<StageShape>& shapes, RecomputePlan plan, std::int64_t m,
+                   const std::vector<ShapeRun>& runs, RecomputePlan plan, std::int64_t m,
                    StepScratch& scratch, Recorder& recorder) {
     StepResult out;
     Ledger<Recorder> ledger(out, recorder);
-    scratch.passes.clear();
-    StageTimes slowest;
-    StageTimes last; // the stage whose work after the pipeline takes longest
+    std::vector<StageTimes>& stages = scratch.impl().stages;
+    std::vector<StageRun>& passes = scratch.impl().passes;
+    const std::vector<StageFixed>& fixed = fixed_by_run(c, layout, parts, runs, scratch.impl());
+    const std::vector<StagePasses>& own =
+        passes_by_run(c, layout, parts, runs, plan.kind, scratch.impl());
+    stages.resize(std::max(stages.size(), runs.size()));
+    passes.resize(runs.size());
+    std::size_t slowest = 0;
+    std::size_t last = 0; // the stage whose work after the pipeline takes longest
     double tail = -1.0;
-    double tail_optimizer = 0.0;
-    std::size_t slowest_at = 0;
-    StageTimes s;
-    double optimizer = 0.0;
-    for (std::size_t i = 0; i < shapes.size(); ++i) {
-        // neighbours mostly run the same
-        if (i == 0 || !(shapes[i] == shapes[i - 1])) {
-            s = stage_times(c, layout, parts, shapes[i], plan.kind, m);
-            optimizer = optimizer_seconds(c, layout, parts, shapes[i]);
-            const double after = s.dp.step.exposed + optimizer + s.offload.step;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        const std::size_t known = runs[i].same_as;
+        if (known == i) {
+            set_stage_times(c, layout, parts, runs[i].shape, own[i], fixed[i].moves, m, stages[i]);
+            const StageTimes& s = stages[i];
+            const double after = s.dp.step.exposed + fixed[i].optimizer + s.offload.step;
             if (after > tail) {
                 tail = after;
-                last = s;
-                tail_optimizer = optimizer;
+                last = i;
             }
-            if (i == 0 || s.pass.total() > slowest.pass.total()) {
-                slowest = s;
-                slowest_at = i;
-            }
+            if (s.pass.total() > stages[slowest].pass.total()) slowest = i;
         }
-        scratch.passes.push_back(s.pass);
+        passes[i] = {stages[known].pass, runs[i].count};
     }
-    const PipelineTime pipeline = pipeline_time(layout.schedule, scratch.passes, m, layout.chunks);
+    const PipelineTime pipeline = pipeline_time(layout.schedule, passes, m, layout.chunks);
     out.slowest_stage = pipeline.slowest_stage;
-    record_passes(c, layout, parts, shapes[slowest_at], slowest, plan.kind, static_cast<double>(m),
-                  ledger);
-    add_traffic(c, layout, parts, shapes[slowest_at], slowest, plan.kind, static_cast<double>(m),
-                out);
-    ledger.add(TimeKind::dp_comm, -1, "step", "time.dp_step", 1.0, last.dp.step.exposed);
-    ledger.hide(TimeKind::dp_comm, last.dp.step.hidden);
-    ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0, tail_optimizer);
-    ledger.add(TimeKind::offload, -1, "states", "time.offload_states", 1.0, last.offload.step);
+    const auto times = static_cast<double>(m);
+    record_passes(c, layout, parts, runs[slowest].shape, own[slowest], stages[slowest], plan.kind,
+                  times, ledger);
+    if constexpr (!std::is_same_v<Recorder, TimesOnly>) {
+        add_traffic(c, layout, parts, runs[slowest].shape, own[slowest], stages[slowest], plan.kind,
+                    times, out);
+    }
+    const StageTimes& end = stages[last];
+    ledger.add(TimeKind::dp_comm, -1, "step", "time.dp_step", 1.0, end.dp.step.exposed);
+    ledger.hide(TimeKind::dp_comm, end.dp.step.hidden);
+    ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0, fixed[last].optimizer);
+    ledger.add(TimeKind::offload, -1, "states", "time.offload_states", 1.0, end.offload.step);
     ledger.add(TimeKind::bubble, -1, "pipeline", "time.bubble", 1.0, pipeline.bubble.value());
     ledger.add(TimeKind::overhead, -1, "step", "time.overhead", 1.0,
                c.scenario->stack.time.step_overhead.value);
@@ -390,17 +330,30 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
 
 } // namespace
 
+StepScratch::StepScratch() : impl_(std::make_unique<Impl>()) {}
+StepScratch::~StepScratch() = default;
+StepScratch::StepScratch(StepScratch&&) noexcept = default;
+StepScratch& StepScratch::operator=(StepScratch&&) noexcept = default;
+
 StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
-                     const std::vector<StageShape>& shapes, RecomputePlan plan,
+                     const std::vector<ShapeRun>& runs, RecomputePlan plan,
                      std::int64_t micro_batches, StepScratch& scratch) {
     NullRecorder none;
-    return compose(context, layout, parts, shapes, plan, micro_batches, scratch, none);
+    return compose(context, layout, parts, runs, plan, micro_batches, scratch, none);
 }
 
 StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
-                     const std::vector<StageShape>& shapes, RecomputePlan plan,
+                     const std::vector<ShapeRun>& runs, RecomputePlan plan,
                      std::int64_t micro_batches, StepScratch& scratch, TimeRecorder& recorder) {
-    return compose(context, layout, parts, shapes, plan, micro_batches, scratch, recorder);
+    return compose(context, layout, parts, runs, plan, micro_batches, scratch, recorder);
+}
+
+StepResult step_without_traffic(const StepContext& context, const Layout& layout,
+                                const LayoutParts& parts, const std::vector<ShapeRun>& runs,
+                                RecomputePlan plan, std::int64_t micro_batches,
+                                StepScratch& scratch) {
+    TimesOnly none;
+    return compose(context, layout, parts, runs, plan, micro_batches, scratch, none);
 }
 
 } // namespace shardplan::sim

@@ -1,85 +1,32 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <memory>
 #include <string_view>
 #include <vector>
 
-#include "simulator/estimate/band.hpp"
-#include "simulator/estimate/collective_memo.hpp"
 #include "simulator/estimate/estimate.hpp"
+#include "simulator/estimate/step_parts.hpp"
 #include "simulator/estimate/term.hpp"
-#include "simulator/estimate/unit_time.hpp"
-#include "simulator/memory/rank_parameters.hpp"
 #include "simulator/schedule/bubble.hpp"
-#include "simulator/spec/placement.hpp"
-#include "simulator/spec/scenario.hpp"
 
 namespace shardplan::sim {
 
-/// A unit on a stage: which one, how often, and how many of them are fully recomputed. `unit`:
-/// index of the block kind, then behind the last one the embedding, the head and, where the model
-/// predicts further tokens, what joins such a module's block to the trunk.
-struct UnitUse {
-    std::int64_t unit = 0;
-    double count = 0.0;
-    double recomputed = 0.0;
-
-    friend bool operator==(const UnitUse&, const UnitUse&) = default;
-};
-
-/// What a stage runs; stages that run the same share one.
-struct StageShape {
-    std::vector<UnitUse> units;
-    double blocks = 0.0;
-    bool has_embedding = false;
-    bool has_head = false;
-
-    friend bool operator==(const StageShape&, const StageShape&) = default;
-};
-/// One shape per stage.
-std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layout,
-                                     const RecomputePlan& plan, const std::vector<Stage>& stages);
-
-/// What is fixed for a Scenario, prepared once.
-struct StepContext {
-    const Scenario* scenario = nullptr;
-    const Resolved* resolved = nullptr;
-    ComputeRates rates; ///< of the slowest device
-    Overlap overlap;
-    double hidden = 0.0;             ///< elements of the residual stream
-    double activation_element = 2.0; ///< bytes
-    double parameter_element = 2.0;
-    double gradient_element = 4.0;
-    double host_link = 0.0;   ///< bytes/s between device and host, one direction
-    double host_memory = 0.0; ///< bytes/s of host memory for one device
-    double nvme = 0.0;        ///< bytes/s of local storage for one device
-    TimeSpread spread;        ///< of the constants behind all of these
-};
-StepContext step_context(const Scenario& scenario, const Resolved& resolved);
-
-/// Cached parts of one layout: times of its units, parameters of its units, paths of its groups.
-struct LayoutParts {
-    Paths paths;
-    LinkSpread spread{};                    ///< of the time on `paths`
-    std::vector<UnitTime> units;            ///< as UnitUse counts them
-    std::vector<RankParameters> parameters; ///< of the same units
-    /// Of `paths`. Changes no figure; as the parts, it belongs to one thread.
-    mutable CollectiveMemo collectives;
-};
-LayoutParts layout_parts(const StepContext& context, const Layout& layout);
-
-std::int64_t unit_count(const ModelSpec& model);
-/// Parameters of every unit on one rank. `out.size()` = unit_count.
-std::vector<RankParameters> unit_parameters(const ModelSpec& model, const Resolved& resolved,
-                                            const Layout& layout);
-/// The operators of a unit as LayoutParts prices them.
-OpList unit_ops(const StepContext& context, const Layout& layout, std::int64_t unit);
-std::string_view unit_name(const ModelSpec& model, std::int64_t unit);
-
 /// Memory reused between layouts.
-struct StepScratch {
-    std::vector<StagePass> passes;
+class StepScratch {
+public:
+    StepScratch();
+    ~StepScratch();
+    StepScratch(StepScratch&&) noexcept;
+    StepScratch& operator=(StepScratch&&) noexcept;
+    StepScratch(const StepScratch&) = delete;
+    StepScratch& operator=(const StepScratch&) = delete;
+
+    struct Impl;
+    [[nodiscard]] Impl& impl() { return *impl_; }
+
+private:
+    std::unique_ptr<Impl> impl_;
 };
 
 /// What a step costs, before it is put into an Estimate.
@@ -111,13 +58,18 @@ struct TimeRecorder {
 };
 
 /// The time of a step: passes of every stage for a micro-batch, the pipeline in closed form, and
-/// what happens once per step. `shapes`: one per stage.
+/// what happens once per step. `runs`: of all stages.
 StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
-                     const std::vector<StageShape>& shapes, RecomputePlan plan,
+                     const std::vector<ShapeRun>& runs, RecomputePlan plan,
                      std::int64_t micro_batches, StepScratch& scratch);
 /// The same, with the addends.
 StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
-                     const std::vector<StageShape>& shapes, RecomputePlan plan,
+                     const std::vector<ShapeRun>& runs, RecomputePlan plan,
                      std::int64_t micro_batches, StepScratch& scratch, TimeRecorder& recorder);
+/// The same, leaving traffic out.
+StepResult step_without_traffic(const StepContext& context, const Layout& layout,
+                                const LayoutParts& parts, const std::vector<ShapeRun>& runs,
+                                RecomputePlan plan, std::int64_t micro_batches,
+                                StepScratch& scratch);
 
 } // namespace shardplan::sim

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "simulator/estimate/collective_memo.hpp"
+
 namespace shardplan::sim {
 
 Paths paths_of(const Scenario& scenario, const Layout& layout) {
@@ -35,32 +37,25 @@ struct PassComm {
     double calls = 0.0;
 };
 
-void add_comm(const std::vector<CommOp>& ops, const Paths& paths, PassComm& comm) {
-    for (const CommOp& op : ops) {
-        const GroupPath& path = path_in(paths, op.group);
-        if (path.ranks <= 1) continue;
-        const auto count = static_cast<double>(op.count);
-        const GroupTraffic traffic{count * sent_per_rank(path, op.op, Bytes(op.bytes)).value(),
-                                   count * collective_time(path, op.op, Bytes(op.bytes)).value()};
-        comm.calls += count;
-        switch (op.group) {
-            case Group::cp:
-                comm.cp += traffic;
-                break;
-            case Group::ep:
-            case Group::etp:
-                comm.ep += traffic;
-                break;
-            case Group::tp:
-            case Group::pp:
-            case Group::dp:
-            case Group::dp_cp:
-            case Group::shard:
-            case Group::replica:
-            case Group::expert_dp:
-                comm.tp += traffic;
-                break;
-        }
+void add_comm(const CommOp& op, const GroupTraffic& traffic, PassComm& comm) {
+    comm.calls += static_cast<double>(op.count);
+    switch (op.group) {
+        case Group::cp:
+            comm.cp += traffic;
+            break;
+        case Group::ep:
+        case Group::etp:
+            comm.ep += traffic;
+            break;
+        case Group::tp:
+        case Group::pp:
+        case Group::dp:
+        case Group::dp_cp:
+        case Group::shard:
+        case Group::replica:
+        case Group::expert_dp:
+            comm.tp += traffic;
+            break;
     }
 }
 
@@ -86,32 +81,46 @@ PassTime pass_time(const PassCost& cost, double kernels, const PassComm& comm,
 
 } // namespace
 
-UnitTime unit_time(const OpList& ops, const ComputeRates& rates, const Overlap& overlap,
-                   const Paths& paths, CpKind cp_kind, bool is_block) {
-    PassCost forward;
-    PassCost backward;
-    PassComm comm_forward;
-    PassComm comm_backward;
-    PassCost again;
-    PassComm comm_again;
-    UnitTime unit;
+void UnitWork::add(const OpList& ops, const ComputeRates& rates) {
     for (const Op& op : ops) {
         const OpCost cost = op_cost(op, rates);
         forward += cost.forward;
         backward += cost.backward_input;
         backward += cost.backward_weight;
-        unit.backward_weight += cost.backward_weight.device();
-        add_comm(op.comm_forward, paths, comm_forward);
-        add_comm(op.comm_backward, paths, comm_backward);
-        if (op.weights > 0.0) unit.weight_tensors += 1.0;
+        backward_weight += cost.backward_weight.device();
+        if (op.weights > 0.0) weight_tensors += 1.0;
+        const bool repeats = op.selective_share > 0.0;
+        // exchanged tokens are kept even where sorting them runs again
+        const bool sends_again = repeats && op.kind != OpKind::dispatch;
+        for (const CommOp& comm : op.comm_forward)
+            messages.push_back({comm, false, sends_again});
+        for (const CommOp& comm : op.comm_backward)
+            messages.push_back({comm, true, false});
         for (const StoredTensor& tensor : op.stored)
-            unit.stored_bytes += tensor.bytes;
-        if (op.selective_share > 0.0) {
-            again += op.selective_share * cost.forward;
-            // exchanged tokens are kept even where sorting them runs again
-            if (op.kind != OpKind::dispatch) add_comm(op.comm_forward, paths, comm_again);
-        }
+            stored_bytes += tensor.bytes;
+        if (repeats) again += op.selective_share * cost.forward;
     }
+}
+
+UnitTime unit_time(const UnitWork& work, const ComputeRates& rates, const Overlap& overlap,
+                   const Paths& paths, CollectiveMemo& collectives, CpKind cp_kind, bool is_block) {
+    const PassCost& forward = work.forward;
+    const PassCost& backward = work.backward;
+    const PassCost& again = work.again;
+    PassComm comm_forward;
+    PassComm comm_backward;
+    PassComm comm_again;
+    for (const auto& [comm, in_backward, runs_again] : work.messages) {
+        if (path_in(paths, comm.group).ranks <= 1) continue;
+        const GroupTraffic traffic = static_cast<double>(comm.count) *
+                                     collectives.price(paths, comm.group, comm.op, comm.bytes);
+        add_comm(comm, traffic, in_backward ? comm_backward : comm_forward);
+        if (runs_again) add_comm(comm, traffic, comm_again);
+    }
+    UnitTime unit;
+    unit.backward_weight = work.backward_weight;
+    unit.stored_bytes = work.stored_bytes;
+    unit.weight_tensors = work.weight_tensors;
     // The stack's own count covers what runs besides the operators: views, casts, copies.
     double scale = 1.0;
     if (is_block && forward.kernels > 0.0) {

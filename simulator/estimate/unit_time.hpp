@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "simulator/compute/op_time.hpp"
 #include "simulator/network/group_path.hpp"
@@ -45,6 +46,7 @@ inline Hiding hide(double seconds, double fraction, double window, double slowdo
 /// compute units. What asks first is served first.
 class HidingBudget {
 public:
+    HidingBudget() = default;
     /// `seconds`: of compute.
     explicit HidingBudget(double seconds) : left_(std::max(0.0, seconds)) {}
 
@@ -58,7 +60,7 @@ public:
     void wait(double seconds) { left_ += seconds; }
 
 private:
-    double left_;
+    double left_ = 0.0;
 };
 
 /// Seconds of one pass of one micro-batch through one unit, by what they are spent on.
@@ -135,9 +137,33 @@ struct UnitTime {
     friend bool operator==(const UnitTime&, const UnitTime&) = default;
 };
 
-/// Prices the operators of a unit. `is_block`: the stack's count of kernels per block applies.
+/// A collective of a unit in one of its passes.
+struct UnitMessage {
+    CommOp comm;
+    bool backward = false;
+    bool again = false; ///< runs again under selective recomputation
+};
+
+/// What a unit computes and sends for one micro-batch, before it is known which paths its groups
+/// take.
+struct UnitWork {
+    PassCost forward;
+    PassCost backward;
+    PassCost again;               ///< what selective recomputation runs again
+    double backward_weight = 0.0; ///< seconds of `backward`, gradients of weights
+    double stored_bytes = 0.0;    ///< from forward to backward, nothing recomputed
+    double weight_tensors = 0.0;  ///< on one rank
+    std::vector<UnitMessage> messages;
+
+    /// Operators in order; those of one unit may come in several lists.
+    void add(const OpList& ops, const ComputeRates& rates);
+};
+
+class CollectiveMemo;
+
+/// Prices the work of a unit. `is_block`: the stack's count of kernels per block applies.
 /// Launching is asynchronous: only what the host needs beyond the device's time is felt.
-UnitTime unit_time(const OpList& ops, const ComputeRates& rates, const Overlap& overlap,
-                   const Paths& paths, CpKind cp_kind, bool is_block);
+UnitTime unit_time(const UnitWork& work, const ComputeRates& rates, const Overlap& overlap,
+                   const Paths& paths, CollectiveMemo& collectives, CpKind cp_kind, bool is_block);
 
 } // namespace shardplan::sim

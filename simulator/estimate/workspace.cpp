@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "simulator/units/hash_mix.hpp"
+
 namespace shardplan::sim {
 
 Workspace::Workspace() : impl_(std::make_unique<Impl>()) {}
@@ -10,93 +12,191 @@ Workspace::~Workspace() = default;
 Workspace::Workspace(Workspace&&) noexcept = default;
 Workspace& Workspace::operator=(Workspace&&) noexcept = default;
 
-void Workspace::Impl::bind(const void* scenario) {
-    if (owner == scenario) return;
-    *this = Impl{};
-    owner = scenario;
+void Workspace::Impl::bind(const void* scenario, const Layout& layout) {
+    if (owner != scenario) {
+        *this = Impl{};
+        owner = scenario;
+    }
+    Layout common = layout;
+    common.micro_batch = 0;
+    if (row_number > 0 && common == row) return;
+    row = common;
+    ++row_number;
 }
 
-PathsKey paths_key(const Layout& l) {
-    return {{l.dp, l.shard_group, std::uint32_t{l.tp} << 16U | l.cp,
-             std::uint32_t{l.pp} << 16U | l.ep, l.etp, l.order, l.sp ? 1U : 0U}};
+DensePathsKey dense_paths_key(const Layout& l) {
+    return {{l.dp, l.shard_group, std::uint32_t{l.tp} << 16U | l.cp, l.pp, l.order}};
 }
 
-PlacementKey placement_key(const Layout& l) {
-    return {{l.dp, std::uint32_t{l.tp} << 16U | l.cp, std::uint32_t{l.pp} << 16U | l.chunks,
-             l.stage_map, l.order, static_cast<std::uint32_t>(l.schedule), l.recompute}};
+ExpertPathsKey expert_paths_key(const Layout& l) { return {{l.ep, l.etp}}; }
+
+StagesKey stages_key(const Layout& l) {
+    return {{std::uint32_t{l.pp} << 16U | l.chunks, l.stage_map,
+             static_cast<std::uint32_t>(l.schedule), l.recompute}};
+}
+
+ClassesKey classes_key(const Layout& l) {
+    return {{l.dp, std::uint32_t{l.tp} << 16U | l.cp, l.pp, l.order}};
+}
+
+std::uint32_t PathNumbers::number_of(const GroupPath& path) {
+    std::uint64_t hash = static_cast<std::uint64_t>(path.ranks);
+    for (const PathLevel& level : path.levels) {
+        hash = hash_mix(hash, static_cast<std::uint64_t>(level.members) << 32U ^
+                                  static_cast<std::uint64_t>(level.sharing_groups));
+    }
+    auto& alike = known_[hash];
+    for (const auto& [known, number] : alike) {
+        if (known == path) return number;
+    }
+    alike.emplace_back(path, next_);
+    return next_++;
 }
 
 namespace {
 
 /// Entries of a table that grows with the search; more are thrown away together, because a search
 /// does not come back to old ones.
-constexpr std::size_t most_entries = 8192;
+constexpr std::size_t most_entries = 16384;
 
-/// Number of a path among those seen. They are few: a path says how a group lies in the nodes.
-std::uint32_t number_of(const GroupPath& path, std::vector<GroupPath>& known) {
-    const auto it = std::find(known.begin(), known.end(), path);
-    const auto number = static_cast<std::uint32_t>(it - known.begin());
-    if (it == known.end()) known.push_back(path);
-    return number;
+/// Whose ranks are cut out of those of a stage anew.
+bool is_of_experts(Group group) {
+    return group == Group::ep || group == Group::etp || group == Group::expert_dp;
 }
 
 /// Paths and parameters of the layout.
-void set_paths(const PreparedScenario& prepared, const Layout& layout, Workspace::Impl& cache) {
+void set_paths(const PreparedScenario& prepared, const Layout& layout, bool only_experts,
+               Workspace::Impl& cache) {
     const Scenario& scenario = prepared.scenario;
     LayoutParts& parts = cache.parts;
-    parts.paths = paths_of(scenario, layout);
-    parts.spread = link_spread(parts.paths);
-    parts.collectives.clear();
-    constexpr std::array<Group, 4> of_units = {Group::tp, Group::cp, Group::ep, Group::etp};
-    for (std::size_t i = 0; i < of_units.size(); ++i) {
-        cache.path_numbers[i] = number_of(path_in(parts.paths, of_units[i]), cache.known_paths);
+    for (std::size_t i = 0; i < group_count; ++i) {
+        const auto group = static_cast<Group>(i);
+        if (only_experts && !is_of_experts(group)) continue;
+        parts.paths[i] = path_of(scenario, layout, group);
+        cache.path_numbers[i] = cache.known_paths.number_of(parts.paths[i]);
     }
-    parts.parameters = unit_parameters(scenario.model, prepared.resolved, layout);
+    parts.collectives.set_paths(cache.path_numbers);
+    set_unit_parameters(scenario.model, prepared.resolved, layout, parts.parameters);
+    parts.spread = link_spread(parts.paths);
 }
 
-UnitsKey units_key(const Layout& l, const std::array<std::uint32_t, 4>& paths) {
+UnitsKey units_key(const Layout& l, const CollectiveMemo::PathNumbers& paths) {
     const ShardingKey s = sharding_of(l);
+    const auto path = [&](Group group) { return paths[static_cast<std::size_t>(group)]; };
     // operators are the same whether parameters are sharded or not
     const std::uint32_t flags = (s.sp ? 1U : 0U) | static_cast<std::uint32_t>(s.cp_kind) << 1U;
-    return {{l.micro_batch, std::uint32_t{l.tp} << 16U | l.cp,
-             std::uint32_t{l.ep} << 16U | static_cast<std::uint32_t>(s.etp), flags, paths[0],
-             paths[1], paths[2], paths[3]}};
+    return {{std::uint32_t{l.tp} << 16U | l.cp,
+             std::uint32_t{l.ep} << 16U | static_cast<std::uint32_t>(s.etp), flags, path(Group::tp),
+             path(Group::cp), path(Group::ep), path(Group::etp)}};
+}
+
+/// Work of what how experts are split does not concern, by unit. Operators that are built for it
+/// are left in `ops`.
+const std::vector<UnitWork>& plain_works(const PreparedScenario& prepared, const Layout& layout,
+                                         Workspace::Impl& cache) {
+    const PlainWorkKey key{{cache.units_key.fields[0], cache.units_key.fields[2]}};
+    const std::vector<UnitWork>* known = cache.plain_works.find(key, layout.micro_batch);
+    if (known != nullptr) return *known;
+    std::vector<UnitWork> works(prepared.routes.size());
+    for (std::size_t unit = 0; unit < works.size(); ++unit) {
+        OpList& ops = cache.ops[unit].before;
+        ops = unit_ops(prepared.step, layout, static_cast<std::int64_t>(unit),
+                       BlockPart::before_experts);
+        works[unit].add(ops, prepared.step.rates);
+    }
+    return cache.plain_works.insert(key, layout.micro_batch, std::move(works));
+}
+
+/// Work of the units with experts, in their order.
+const std::vector<UnitWork>& routed_works(const PreparedScenario& prepared, const Layout& layout,
+                                          Workspace::Impl& cache) {
+    const UnitsKey& units = cache.units_key;
+    const WorkKey key{{units.fields[0], units.fields[1], units.fields[2]}};
+    const std::vector<UnitWork>* known = cache.works.find(key, layout.micro_batch);
+    if (known != nullptr) return *known;
+    const std::vector<UnitWork>& plain = plain_works(prepared, layout, cache);
+    std::vector<UnitWork> works;
+    for (std::size_t unit = 0; unit < plain.size(); ++unit) {
+        if (!prepared.routes[unit]) continue;
+        OpList& ops = cache.ops[unit].from;
+        ops = unit_ops(prepared.step, layout, static_cast<std::int64_t>(unit),
+                       BlockPart::from_experts);
+        works.push_back(plain[unit]);
+        works.back().add(ops, prepared.step.rates);
+    }
+    return cache.works.insert(key, layout.micro_batch, std::move(works));
+}
+
+UnitTime price(const PreparedScenario& prepared, const Layout& layout, const UnitWork& work,
+               std::size_t unit, Workspace::Impl& cache) {
+    const bool is_block = unit < prepared.scenario.model.block_kinds.size();
+    return unit_time(work, prepared.step.rates, prepared.step.overlap, cache.parts.paths,
+                     cache.parts.collectives, layout.cp_kind, is_block);
+}
+
+/// Times of units without experts, by unit.
+const std::vector<UnitTime>& plain_units(const PreparedScenario& prepared, const Layout& layout,
+                                         Workspace::Impl& cache) {
+    const UnitsKey& units = cache.units_key;
+    const PlainUnitsKey key{{units.fields[0], units.fields[2], units.fields[3], units.fields[4]}};
+    const std::vector<UnitTime>* known = cache.plain_units.find(key, layout.micro_batch);
+    if (known != nullptr) return *known;
+    const std::vector<UnitWork>& works = plain_works(prepared, layout, cache);
+    std::vector<UnitTime> times(works.size());
+    for (std::size_t unit = 0; unit < times.size(); ++unit) {
+        if (!prepared.routes[unit]) {
+            times[unit] = price(prepared, layout, works[unit], unit, cache);
+        }
+    }
+    return cache.plain_units.insert(key, layout.micro_batch, std::move(times));
 }
 
 /// Times of block kinds, embedding and head. The operators that are built for them go to the memory
 /// estimate too.
-std::vector<UnitTime> unit_times(const PreparedScenario& prepared, const LayoutTables& tables,
-                                 const Layout& layout, const UnitsKey& key,
-                                 Workspace::Impl& cache) {
-    const std::vector<BlockKind>& kinds = prepared.scenario.model.block_kinds;
-    const StepContext& step = prepared.step;
-    const auto has_experts = [](const BlockKind& kind) { return kind.ffn.kind == FfnKind::moe; };
-    const bool any_experts = std::any_of(kinds.begin(), kinds.end(), has_experts);
-    std::vector<OpList> ops(static_cast<std::size_t>(unit_count(prepared.scenario.model)));
-    std::vector<UnitTime> out;
-    out.reserve(ops.size());
-    for (std::size_t unit = 0; unit < ops.size(); ++unit) {
-        const auto price = [&] {
-            ops[unit] = unit_ops(step, layout, static_cast<std::int64_t>(unit));
-            return unit_time(ops[unit], step.rates, step.overlap, cache.parts.paths, layout.cp_kind,
-                             unit < kinds.size());
-        };
-        if (!any_experts || (unit < kinds.size() && has_experts(kinds[unit]))) {
-            out.push_back(price());
-            continue;
-        }
-        const PlainUnitKey plain{{key.fields[0], key.fields[1], key.fields[3],
-                                  cache.path_numbers[0], cache.path_numbers[1],
-                                  static_cast<std::uint32_t>(unit)}};
-        auto it = cache.plain_units.find(plain);
-        if (it == cache.plain_units.end()) {
-            it = cache.plain_units.emplace(plain, price()).first;
-        }
-        out.push_back(it->second);
+const PricedUnits& build_units(const PreparedScenario& prepared, const LayoutTables& tables,
+                               const Layout& layout, Workspace::Impl& cache) {
+    if (cache.units.size() >= most_entries) {
+        cache.units.clear();
+        cache.plain_units.clear();
+        cache.works.clear();
+        cache.plain_works.clear();
     }
-    ops.resize(kinds.size() + 2); // memory knows prediction modules as blocks and heads
-    take_operators({prepared.scenario, prepared.resolved, tables}, layout, ops, cache.memory);
-    return out;
+    cache.ops.resize(prepared.routes.size());
+    for (UnitOps& ops : cache.ops) {
+        ops.before.clear();
+        ops.from.clear();
+    }
+    const std::vector<UnitTime>& plain = plain_units(prepared, layout, cache);
+    const std::vector<UnitWork>& works = routed_works(prepared, layout, cache);
+    PricedUnits out;
+    out.number = ++cache.last_number;
+    out.own.reserve(works.size());
+    out.all.reserve(plain.size());
+    for (std::size_t unit = 0; unit < plain.size(); ++unit) {
+        if (prepared.routes[unit]) {
+            out.own.push_back(price(prepared, layout, works[out.own.size()], unit, cache));
+            out.all.push_back(&out.own.back());
+        } else {
+            out.all.push_back(&plain[unit]);
+        }
+    }
+    take_operators({prepared.scenario, prepared.resolved, tables}, layout, cache.ops, cache.memory);
+    return cache.units.insert(cache.units_key, layout.micro_batch, std::move(out));
+}
+
+/// Everything but the times of units.
+void begin_row(const PreparedScenario& prepared, const Layout& layout, Workspace::Impl& cache) {
+    const DensePathsKey dense = dense_paths_key(layout);
+    const ExpertPathsKey expert = expert_paths_key(layout);
+    const bool first = cache.parts.parameters.empty();
+    const bool same = !first && dense == cache.dense_key;
+    if (!same || !(expert == cache.expert_key)) {
+        set_paths(prepared, layout, same, cache);
+        cache.dense_key = dense;
+        cache.expert_key = expert;
+    }
+    cache.units_key = units_key(layout, cache.path_numbers);
+    cache.parts.row = cache.row_number;
 }
 
 } // namespace
@@ -104,34 +204,21 @@ std::vector<UnitTime> unit_times(const PreparedScenario& prepared, const LayoutT
 const LayoutParts& cached_parts(const PreparedScenario& prepared, const LayoutTables& tables,
                                 const Layout& layout, Workspace::Impl& cache) {
     LayoutParts& parts = cache.parts;
-    if (cache.lender != nullptr) std::swap(parts.units, *cache.lender);
-    cache.lender = nullptr;
-    const PathsKey key = paths_key(layout);
-    if (parts.parameters.empty() || !(key == cache.parts_key)) {
-        set_paths(prepared, layout, cache);
-        cache.parts_key = key;
-    }
-    const UnitsKey units = units_key(layout, cache.path_numbers);
-    auto it = cache.units.find(units);
-    if (it == cache.units.end()) {
-        if (cache.units.size() >= most_entries) {
-            cache.units.clear();
-            cache.plain_units.clear();
-        }
-        it = cache.units.emplace(units, unit_times(prepared, tables, layout, units, cache)).first;
-    }
-    cache.lender = &it->second;
-    std::swap(parts.units, *cache.lender);
+    if (parts.row != cache.row_number) begin_row(prepared, layout, cache);
+    const PricedUnits* units = cache.units.find(cache.units_key, layout.micro_batch);
+    if (units == nullptr) units = &build_units(prepared, tables, layout, cache);
+    parts.units = UnitTimes(units->all);
+    parts.units_number = units->number;
     return parts;
 }
 
 namespace {
 
 /// Price and power of the ranks of all classes; 0 where one is not known.
-void add_running_costs(const Scenario& scenario, PlacedLayout& out) {
+void add_running_costs(const Scenario& scenario, PlacedRanks& out) {
     bool priced = true;
     bool powered = true;
-    for (const RankClass& rank_class : out.placement.classes) {
+    for (const RankClass& rank_class : out.classes) {
         const auto group = static_cast<std::size_t>(rank_class.node_group);
         const double price = scenario.cluster.node_groups[group].price_per_device_hour;
         const double watts = scenario.devices[group].tdp_watts;
@@ -144,32 +231,44 @@ void add_running_costs(const Scenario& scenario, PlacedLayout& out) {
     if (!powered) out.watts = 0.0;
 }
 
+template <class Key, class Value, class Build>
+const Value* look_up(LastAndAll<Key, Value>& cache, const Key& key, const Build& build) {
+    if (cache.last != nullptr && key == cache.last_key) return cache.last;
+    auto it = cache.all.find(key);
+    if (it == cache.all.end()) {
+        if (cache.all.size() >= most_entries) cache.all.clear();
+        it = cache.all.emplace(key, build()).first;
+    }
+    cache.last_key = key;
+    cache.last = &it->second;
+    return cache.last;
+}
+
 } // namespace
 
 const PlacedLayout& cached_placement(const PreparedScenario& prepared, const LayoutTables& tables,
                                      const Layout& layout, Workspace::Impl& cache) {
-    const PlacementKey key = placement_key(layout);
-    if (cache.last_placed != nullptr && key == cache.last_placed_key) return *cache.last_placed;
-    cache.last_placed_key = key;
-    const auto it = cache.placed.find(key);
-    if (it != cache.placed.end()) {
-        cache.last_placed = &it->second;
-        return it->second;
-    }
-    if (cache.placed.size() >= most_entries) cache.placed.clear();
-    PlacedLayout placed;
-    placed.placement = place(prepared.scenario, layout, tables);
-    placed.shapes = stage_shapes(prepared.scenario.model, layout,
-                                 tables.recompute(layout.recompute), placed.placement.stages);
-    for (std::size_t i = 0; i < placed.shapes.size(); ++i) {
-        if (i == 0 || !(placed.shapes[i] == placed.shapes[i - 1])) {
-            placed.distinct.emplace_back(i, 0);
-        }
-        ++placed.distinct.back().second;
-    }
-    add_running_costs(prepared.scenario, placed);
-    cache.last_placed = &cache.placed.emplace(key, std::move(placed)).first->second;
-    return *cache.last_placed;
+    PlacedLayout& out = cache.placed;
+    if (out.row == cache.row_number) return out;
+    const Scenario& scenario = prepared.scenario;
+    out.model = look_up(cache.models, stages_key(layout), [&] {
+        PlacedModel placed;
+        placed.number = ++cache.last_number;
+        placed.stages =
+            stages_of(scenario.model, layout, tables, scenario.stack.capabilities.partition);
+        placed.runs = runs_of(stage_shapes(scenario.model, layout,
+                                           tables.recompute(layout.recompute), placed.stages));
+        return placed;
+    });
+    out.ranks = look_up(cache.ranks, classes_key(layout), [&] {
+        PlacedRanks placed;
+        placed.classes = rank_classes_of(scenario, layout);
+        add_running_costs(scenario, placed);
+        return placed;
+    });
+    cache.parts.runs_number = out.model->number;
+    out.row = cache.row_number;
+    return out;
 }
 
 } // namespace shardplan::sim

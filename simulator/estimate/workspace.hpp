@@ -9,6 +9,7 @@
 #include "simulator/estimate/evaluator.hpp"
 #include "simulator/estimate/step_time.hpp"
 #include "simulator/memory/memory.hpp"
+#include "simulator/units/shelf_cache.hpp"
 
 /// Private to estimate: what an Evaluator prepares, and what a Workspace caches.
 namespace shardplan::sim {
@@ -31,46 +32,103 @@ struct ProjectionHash {
     }
 };
 
-/// What paths and parameters of LayoutParts read.
-using PathsKey = Projection<7>;
-PathsKey paths_key(const Layout& layout);
-/// What stages and rank classes read.
-using PlacementKey = Projection<7>;
-PlacementKey placement_key(const Layout& layout);
-/// What the times of units read: the sharding, and which paths its groups take (by number).
-using UnitsKey = Projection<8>;
-/// The same for one unit without experts: how experts are split does not concern it.
-using PlainUnitKey = Projection<6>;
+/// What the paths of groups outside the experts read.
+using DensePathsKey = Projection<5>;
+DensePathsKey dense_paths_key(const Layout& layout);
+/// What the others read beside it; parameters of units read both.
+using ExpertPathsKey = Projection<2>;
+ExpertPathsKey expert_paths_key(const Layout& layout);
+/// What the times of units read beside the micro-batch: the sharding, and which paths its groups
+/// take (by number).
+using UnitsKey = Projection<7>;
+/// The same for units without experts: how experts are split does not concern them.
+using PlainUnitsKey = Projection<4>;
+/// What the work of units reads beside the micro-batch: the sharding.
+using WorkKey = Projection<3>;
+/// The same for what how experts are split does not concern: units without any, others up to them.
+using PlainWorkKey = Projection<2>;
 
-/// Where the ranks of a layout sit and what each stage runs.
-struct PlacedLayout {
-    Placement placement;
-    std::vector<StageShape> shapes;
-    /// Index of the first of each run of equal shapes, and how many there are.
-    std::vector<std::pair<std::size_t, std::int64_t>> distinct;
+/// Times of all units.
+struct PricedUnits {
+    std::vector<UnitTime> own;        ///< of those with experts
+    std::vector<const UnitTime*> all; ///< others are lent by the cache of plain units
+    std::uint64_t number = 0;         ///< of its own
+};
+/// What stages read.
+using StagesKey = Projection<4>;
+StagesKey stages_key(const Layout& layout);
+/// What rank classes read.
+using ClassesKey = Projection<4>;
+ClassesKey classes_key(const Layout& layout);
+
+/// What each stage runs.
+struct PlacedModel {
+    std::vector<Stage> stages;
+    std::vector<ShapeRun> runs; ///< of all stages
+    std::uint64_t number = 0;   ///< of its own
+};
+/// Where the ranks of a layout sit.
+struct PlacedRanks {
+    std::vector<RankClass> classes;
     double price_per_hour = 0.0; ///< of all ranks; 0 = some price is not known
     double watts = 0.0;          ///< of all ranks at board power; 0 = some are not known
+};
+struct PlacedLayout {
+    const PlacedModel* model = nullptr;
+    const PlacedRanks* ranks = nullptr;
+    std::uint64_t row = 0; ///< number of the row of layouts it is of
+
+    [[nodiscard]] PlacedStages stages() const { return {model->stages, ranks->classes, row}; }
+};
+
+/// Gives every path a number of its own.
+class PathNumbers {
+public:
+    std::uint32_t number_of(const GroupPath& path);
+
+private:
+    std::unordered_map<std::uint64_t, std::vector<std::pair<GroupPath, std::uint32_t>>> known_;
+    std::uint32_t next_ = 0;
+};
+
+/// A cache, and what it gave last: layouts that follow one another mostly read the same.
+template <class Key, class Value>
+struct LastAndAll {
+    std::unordered_map<Key, Value, ProjectionHash> all;
+    Key last_key;
+    const Value* last = nullptr;
 };
 
 struct Workspace::Impl {
     const void* owner = nullptr; ///< the Scenario the caches belong to
-    /// Parts of the last layout. Its paths and parameters belong to `parts_key`; its times of units
-    /// are lent by an entry of `units` and go back there.
+    /// Parts of the last layout. Its paths and parameters belong to `dense_key` and `expert_key`.
     LayoutParts parts;
-    PathsKey parts_key;
-    std::vector<UnitTime>* lender = nullptr;
-    std::array<std::uint32_t, 4> path_numbers{}; ///< of tp, cp, ep, etp
-    std::vector<GroupPath> known_paths;          ///< by number
-    std::unordered_map<UnitsKey, std::vector<UnitTime>, ProjectionHash> units;
-    std::unordered_map<PlainUnitKey, UnitTime, ProjectionHash> plain_units;
-    std::unordered_map<PlacementKey, PlacedLayout, ProjectionHash> placed;
-    PlacementKey last_placed_key;
-    const PlacedLayout* last_placed = nullptr;
+    DensePathsKey dense_key;
+    ExpertPathsKey expert_key;
+    UnitsKey units_key;
+    PathNumbers known_paths;
+    CollectiveMemo::PathNumbers path_numbers{}; ///< of `parts`
+    /// By what beside the micro-batch they read, and the micro-batch.
+    ShelfCache<UnitsKey, PricedUnits, ProjectionHash> units;
+    ShelfCache<PlainUnitsKey, std::vector<UnitTime>, ProjectionHash> plain_units;
+    ShelfCache<WorkKey, std::vector<UnitWork>, ProjectionHash> works; ///< of units with experts
+    ShelfCache<PlainWorkKey, std::vector<UnitWork>, ProjectionHash> plain_works;
+    std::vector<UnitOps> ops;      ///< of the sharding that is being built
+    std::uint64_t last_number = 0; ///< that was given to something cached
+    LastAndAll<StagesKey, PlacedModel> models;
+    LastAndAll<ClassesKey, PlacedRanks> ranks;
+    PlacedLayout placed; ///< of the last layout
     MemoryCache memory;
     StepScratch step;
 
-    /// Empties the caches if they belong to another Scenario.
-    void bind(const void* scenario);
+    /// Layouts that differ in the micro-batch only form a row: most of what one of them reads has
+    /// been looked up for the one before.
+    Layout row;                   ///< of the last layout, with micro-batch 0
+    std::uint64_t row_number = 0; ///< counts rows
+
+    /// Empties the caches if they belong to another Scenario, and begins a row where the layout is
+    /// not of the last one.
+    void bind(const void* scenario, const Layout& layout);
 };
 
 /// What is derived from a Scenario once.
@@ -78,6 +136,7 @@ struct PreparedScenario {
     Scenario scenario;
     Resolved resolved;
     StepContext step;
+    std::vector<bool> routes;      ///< by unit: a block with experts
     Flops model_flops;             ///< of a step
     Flops block_forward_flops;     ///< what full recomputation adds
     Flops selective_forward_flops; ///< what selective recomputation adds
@@ -88,6 +147,7 @@ struct PreparedScenario {
 /// Equal to `layout_parts`. Valid until the next call.
 const LayoutParts& cached_parts(const PreparedScenario& prepared, const LayoutTables& tables,
                                 const Layout& layout, Workspace::Impl& cache);
+/// Valid until the next call.
 const PlacedLayout& cached_placement(const PreparedScenario& prepared, const LayoutTables& tables,
                                      const Layout& layout, Workspace::Impl& cache);
 

@@ -9,8 +9,8 @@
 namespace shardplan::sim::detail {
 namespace {
 
-/// Parameters of a model are the largest counts of a record; products of two others stay far below
-/// what 64 bits hold.
+/// Parameters of a model and bytes are the largest counts of a record; products of two others stay
+/// far below what 64 bits hold.
 constexpr std::int64_t largest_count = std::int64_t{1} << 50;
 constexpr std::int64_t largest_size = std::int64_t{1} << 31;
 
@@ -41,7 +41,8 @@ void CellReader::get(std::string_view key, std::optional<std::int64_t>& out) con
         report(*cell, "this must be a whole number");
     } else if (*number < 0) {
         report(*cell, "this must not be negative");
-    } else if (*number > (key.starts_with("params") ? largest_count : largest_size)) {
+    } else if (*number > (key.starts_with("params") || key.ends_with("_bytes") ? largest_count
+                                                                               : largest_size)) {
         report(*cell, "this is larger than any model, cluster or layout");
     } else {
         out = *number;

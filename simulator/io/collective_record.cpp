@@ -101,7 +101,7 @@ Result<CollectiveRecords> parse_collective_records(std::string_view text,
     detail::for_each_line(text, source_name, out.problems, take);
     if (out.records.empty()) {
         return detail::no_record(source_name, out.problems, "collective record",
-                                 "with collective, device, gpus, size_bytes and time_us");
+                                 "collective, device, gpus, size_bytes and time_us");
     }
     return out;
 }

@@ -119,7 +119,7 @@ std::vector<MemoryPart> live_set_parts(const MemoryInputs& in, const LayoutMemor
     return out;
 }
 
-Term explain_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
+Term explain_memory(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement,
                     std::size_t class_index) {
     // Operators are not kept by the caches that a search fills.
     MemoryCache cache;

@@ -363,11 +363,12 @@ double least_reserved(const StackMemory& memory, const StateFigures& states,
 /// The search for the class nearest to its limit.
 class Nearest {
 public:
-    Nearest(const MemoryInputs& in, const Layout& layout, const Placement& placement,
+    Nearest(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement,
             MemoryCache& cache)
         : in_(in),
           layout_(layout),
           classes_(placement.classes),
+          cache_(cache),
           memory_(layout_memory(in, layout, placement, cache)),
           large_(large_workspaces(in, cache)),
           outside_(outside_of(in, layout, cache)) {}
@@ -404,7 +405,7 @@ private:
 
     void look_at(std::size_t index) {
         const auto stage = static_cast<std::size_t>(classes_[index].stage);
-        const StageFigures figures = stage_figures(in_, memory_, stage);
+        const StageFigures& figures = cached_figures(in_, memory_, stage, cache_);
         const WorkingSets sets =
             working_sets(in_, layout_, memory_, memory_.state(stage), figures, is_large(index));
         const Bands bands = bands_of(in_.scenario.stack.memory, sets);
@@ -430,6 +431,7 @@ private:
     const MemoryInputs& in_;
     const Layout& layout_;
     const std::vector<RankClass>& classes_;
+    MemoryCache& cache_;
     LayoutMemory memory_;
     const std::vector<bool>& large_;
     Outside outside_;
@@ -442,7 +444,7 @@ private:
 } // namespace
 
 MemoryHeadline memory_headline(const MemoryInputs& in, const Layout& layout,
-                               const Placement& placement, MemoryCache& cache) {
+                               const PlacedStages& placement, MemoryCache& cache) {
     return Nearest(in, layout, placement, cache).run();
 }
 
@@ -470,7 +472,7 @@ std::vector<MemoryPart> allocated_parts(const MemoryInputs& in, const Layout& la
     return out;
 }
 
-void evaluate_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
+void evaluate_memory(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement,
                      MemoryCache& cache, std::vector<ClassMemory>& out) {
     const LayoutMemory memory = layout_memory(in, layout, placement, cache);
     const std::vector<bool>& large = large_workspaces(in, cache);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -38,9 +39,39 @@ enum class Held : std::uint8_t {
 /// Is the tensor alive then?
 bool is_held(const StoredTensor& tensor, Held when);
 
-/// Walks the operators once forward and once backward, in the way `recompute` says.
-/// `held`: bytes of the residual-stream gradient that is alive all along the backward pass. `ops`
-/// of the result is left empty.
+/// A walk along the operators of a unit, once forward and once backward in every way of
+/// recomputation at a time. Operators of one unit may come in several lists: what was walked
+/// already can be kept and continued in different ways.
+class UnitWalk {
+public:
+    /// `held`: bytes of the residual-stream gradient that is alive all along the backward pass.
+    UnitWalk(const TensorRules& rules, double held);
+
+    void along(const OpList& ops);
+    /// What was walked so far, as a whole unit. `ops` of the result is left empty.
+    [[nodiscard]] UnitProfile profile(Recompute recompute, double input_bytes) const;
+
+private:
+    static constexpr std::size_t ways = 3; ///< values of Held
+    /// One pass: how tensors of the operator that runs, and of those before it, are held.
+    struct Pass {
+        Held running = Held::without_recomputation;
+        Held before = Held::without_recomputation;
+        double Op::*transient = nullptr;
+        double live = 0.0; ///< stored before the next operator
+        UnitPeak peak;
+    };
+    void raise(Pass& pass, const Op& op, double bytes);
+
+    Pass forward_, backward_;
+    Pass selective_forward_, selective_backward_;
+    Pass again_; ///< the forward pass of full recomputation, inside the backward pass
+    std::array<BytesByKind, ways> stored_{};
+    double logits_ = 0.0;
+    std::int32_t walked_ = 0; ///< operators
+};
+
+/// The profile of a unit whose operators are all there.
 UnitProfile profile_unit(const OpList& ops, Recompute recompute, const TensorRules& rules,
                          double input_bytes, double held);
 

@@ -8,9 +8,9 @@ namespace shardplan::sim {
 
 namespace {
 
-constexpr std::size_t recompute_kinds = EnumNames<Recompute>::names.size();
+constexpr std::size_t recompute_kinds = ShardedUnits::recompute_kinds;
 /// Profiles of more shardings are thrown away together: a search does not come back to old ones.
-constexpr std::size_t most_shardings = 4096;
+constexpr std::size_t most_shardings = 16384;
 
 const Part& trunk(const MemoryInputs& in) { return *trunk_of(in.scenario.model); }
 
@@ -36,78 +36,134 @@ double score_bytes(const MemoryInputs& in, const ShardingKey& sharding) {
 
 bool has_experts(const BlockKind& kind) { return kind.ffn.kind == FfnKind::moe; }
 
-/// One unit under every kind of recomputation (only blocks are recomputed).
-std::vector<UnitProfile> build_profiles(const MemoryInputs& in, std::int64_t unit,
-                                        const ShardingKey& sharding, const OpList& ops,
-                                        bool keep_ops) {
-    const TensorRules& rules = in.scenario.stack.tensors;
-    const double residual = residual_bytes(in, sharding);
-    // DeepSpeed can cut the kept inputs of recomputed blocks over the tensor-parallel group; runs
-    // that split parameters too are known to do so.
-    const bool cut = rules.partitioned_checkpoints && sharding.sharded_parameters && !sharding.sp;
-    const double kept = cut ? residual / sharding.tp : residual;
-    const double held = unit == head_unit ? 0.0 : residual;
-    std::vector<UnitProfile> out;
-    for (std::size_t k = 0; k < (unit < 0 ? 1 : recompute_kinds); ++k) {
-        out.push_back(profile_unit(ops, static_cast<Recompute>(k), rules, kept, held));
-        if (keep_ops) {
-            out.back().ops = ops;
+/// Builds the profiles of units under one sharding.
+class UnitBuilder {
+public:
+    /// `ops`: operators by unit, or empty.
+    UnitBuilder(const MemoryInputs& in, const ShardingKey& sharding,
+                const std::vector<UnitOps>& ops, MemoryCache::Impl& cache)
+        : in_(in),
+          sharding_(sharding),
+          ops_(ops),
+          cache_(cache),
+          residual_(residual_bytes(in, sharding)) {}
+
+    ShardedUnits build() {
+        const std::vector<PlainUnit>& plain = plain_units();
+        ShardedUnits out;
+        out.residual = residual_;
+        out.scores = score_bytes(in_, sharding_);
+        std::size_t routed = 0;
+        for (const PlainUnit& unit : plain) {
+            routed += unit.walk ? 1 : 0;
+        }
+        out.routes = routed > 0;
+        out.own.reserve(routed * recompute_kinds); // it never grows beyond: others point into it
+        out.units.reserve(plain.size() * recompute_kinds);
+        for (std::size_t i = 0; i < plain.size(); ++i) {
+            for (const UnitProfile& profile : plain[i].profiles) {
+                append(profile, out);
+            }
+            if (plain[i].walk) {
+                UnitWalk walk = *plain[i].walk;
+                walk_part(i, BlockPart::from_experts, walk);
+                for (std::size_t k = 0; k < recompute_kinds; ++k) {
+                    out.own.push_back(profile(i, k, walk));
+                    append(out.own.back(), out);
+                }
+            }
+        }
+        return out;
+    }
+
+private:
+    /// By unit: block kinds, then embedding and head.
+    const std::vector<PlainUnit>& plain_units() {
+        ShardingKey key = sharding_;
+        key.micro_batch = 0;
+        key.ep = 1;
+        key.etp = sharding_.tp;
+        const std::vector<PlainUnit>* known = cache_.plain.find(key, sharding_.micro_batch);
+        if (known != nullptr) {
+            return *known;
+        }
+        const std::vector<BlockKind>& kinds = in_.scenario.model.block_kinds;
+        std::vector<PlainUnit> out(kinds.size() + 2);
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            const double held = unit_at(i) == head_unit ? 0.0 : residual_;
+            UnitWalk walk(in_.scenario.stack.tensors, held);
+            walk_part(i, BlockPart::before_experts, walk);
+            if (i < kinds.size() && has_experts(kinds[i])) {
+                out[i].walk = walk;
+                continue;
+            }
+            // only blocks are recomputed
+            for (std::size_t k = 0; k < (i < kinds.size() ? recompute_kinds : 1); ++k) {
+                out[i].profiles.push_back(profile(i, k, walk));
+            }
+        }
+        return cache_.plain.insert(key, sharding_.micro_batch, std::move(out));
+    }
+
+    [[nodiscard]] std::int64_t unit_at(std::size_t index) const {
+        const std::size_t kinds = in_.scenario.model.block_kinds.size();
+        if (index < kinds) {
+            return static_cast<std::int64_t>(index);
+        }
+        return index == kinds ? embedding_unit : head_unit;
+    }
+
+    static void append(const UnitProfile& profile, ShardedUnits& out) {
+        out.logits += profile.logits;
+        out.units.push_back(
+            {{profile.stored_bytes, profile.forward.bytes, profile.backward.bytes}, &profile});
+    }
+
+    void walk_part(std::size_t index, BlockPart part, UnitWalk& walk) const {
+        const OpList* given = nullptr;
+        if (index < ops_.size()) {
+            given = part == BlockPart::from_experts ? &ops_[index].from : &ops_[index].before;
+        }
+        if (given != nullptr && !given->empty()) {
+            walk.along(*given);
+        } else {
+            walk.along(ops_of(in_, unit_at(index), sharding_, part));
         }
     }
-    return out;
-}
 
-/// `lists`: operators by unit, or empty; an empty list is built if it is needed.
-ShardedUnits build_units(const MemoryInputs& in, const ShardingKey& sharding,
-                         const std::vector<OpList>& lists, MemoryCache::Impl& cache) {
-    const ModelSpec& model = in.scenario.model;
-    const std::vector<std::int64_t> units = units_of(model);
-    const bool any_experts =
-        std::any_of(model.block_kinds.begin(), model.block_kinds.end(), has_experts);
-    ShardedUnits out;
-    out.residual = residual_bytes(in, sharding);
-    out.scores = score_bytes(in, sharding);
-    const auto append = [&](const std::vector<UnitProfile>& profiles) {
-        for (const UnitProfile& profile : profiles) {
-            out.profiles.push_back(profile);
-            out.logits += profile.logits;
-            out.bytes.push_back(
-                {profile.stored_bytes, profile.forward.bytes, profile.backward.bytes});
+    [[nodiscard]] UnitProfile profile(std::size_t index, std::size_t recompute,
+                                      const UnitWalk& walk) const {
+        // DeepSpeed can cut the kept inputs of recomputed blocks over the tensor-parallel group;
+        // runs that split parameters too are known to do so.
+        const bool cut = in_.scenario.stack.tensors.partitioned_checkpoints &&
+                         sharding_.sharded_parameters && !sharding_.sp;
+        UnitProfile out = walk.profile(static_cast<Recompute>(recompute),
+                                       cut ? residual_ / sharding_.tp : residual_);
+        if (cache_.keep_ops) {
+            out.ops = ops_of(in_, unit_at(index), sharding_);
         }
-    };
-    for (std::size_t i = 0; i < units.size(); ++i) {
-        const std::int64_t unit = units[i];
-        const bool plain =
-            unit < 0 || !has_experts(model.block_kinds[static_cast<std::size_t>(unit)]);
-        const auto build = [&] {
-            const bool given = i < lists.size() && !lists[i].empty();
-            return given ? build_profiles(in, unit, sharding, lists[i], cache.keep_ops)
-                         : build_profiles(in, unit, sharding, ops_of(in, unit, sharding),
-                                          cache.keep_ops);
-        };
-        if (!plain || !any_experts) {
-            append(build());
-            continue;
-        }
-        UnitKey key{unit, sharding};
-        key.sharding.ep = 1;
-        key.sharding.etp = sharding.tp;
-        std::vector<UnitProfile>& known = cache.plain[key];
-        if (known.empty()) {
-            known = build();
-        }
-        append(known);
+        return out;
     }
-    return out;
-}
 
-const ShardedUnits& insert_units(const MemoryInputs& in, const ShardingKey& sharding,
-                                 const std::vector<OpList>& lists, MemoryCache::Impl& cache) {
+    const MemoryInputs& in_;
+    const ShardingKey& sharding_;
+    const std::vector<UnitOps>& ops_;
+    MemoryCache::Impl& cache_;
+    double residual_ = 0.0;
+};
+
+const ShardedUnits& insert_units(const MemoryInputs& in, const ShardingKey& row,
+                                 std::int64_t micro_batch, const std::vector<UnitOps>& ops,
+                                 MemoryCache::Impl& cache) {
     if (cache.units.size() >= most_shardings) {
         cache.units.clear();
         cache.plain.clear();
     }
-    return cache.units.emplace(sharding, build_units(in, sharding, lists, cache)).first->second;
+    ShardingKey sharding = row;
+    sharding.micro_batch = micro_batch;
+    ShardedUnits made = UnitBuilder(in, sharding, ops, cache).build();
+    made.number = ++cache.last_number;
+    return cache.units.insert(row, micro_batch, std::move(made));
 }
 
 } // namespace
@@ -123,17 +179,8 @@ std::size_t ShardingHash::operator()(const ShardingKey& k) const {
                               static_cast<std::uint64_t>(k.sharded_parameters ? 1 : 0));
 }
 
-std::size_t UnitHash::operator()(const UnitKey& k) const {
-    return hash_mix(ShardingHash()(k.sharding), static_cast<std::uint64_t>(k.unit + 2));
-}
-
-std::size_t ShardedUnits::index_of(std::int64_t unit, Recompute recompute) const {
-    return unit >= 0 ? recompute_kinds * static_cast<std::size_t>(unit) +
-                           static_cast<std::size_t>(recompute)
-                     : bytes.size() - (unit == head_unit ? 1 : 2);
-}
-
-OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& sharding) {
+OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& sharding,
+              BlockPart part) {
     const ModelSpec& model = in.scenario.model;
     const StackProfile& stack = in.scenario.stack;
     if (unit == embedding_unit) {
@@ -143,7 +190,7 @@ OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& shar
         return head_ops(model, in.resolved, stack, sharding);
     }
     return block_ops(model.block_kinds[static_cast<std::size_t>(unit)], trunk(in).hidden, model,
-                     in.resolved, stack, sharding);
+                     in.resolved, stack, sharding, part);
 }
 
 std::vector<std::int64_t> units_of(const ModelSpec& model) {
@@ -163,18 +210,18 @@ ShardingKey units_sharding(const MemoryInputs& in, const Layout& layout) {
     return key;
 }
 
-const ShardedUnits& sharded_units(const MemoryInputs& in, const ShardingKey& sharding,
-                                  MemoryCache& cache) {
-    const auto units = cache.impl().units.find(sharding);
-    return units != cache.impl().units.end() ? units->second
-                                             : insert_units(in, sharding, {}, cache.impl());
+const ShardedUnits& sharded_units(const MemoryInputs& in, const ShardingKey& row,
+                                  std::int64_t micro_batch, MemoryCache& cache) {
+    const ShardedUnits* known = cache.impl().units.find(row, micro_batch);
+    return known != nullptr ? *known : insert_units(in, row, micro_batch, {}, cache.impl());
 }
 
-void take_operators(const MemoryInputs& in, const Layout& layout, const std::vector<OpList>& ops,
+void take_operators(const MemoryInputs& in, const Layout& layout, const std::vector<UnitOps>& ops,
                     MemoryCache& cache) {
-    const ShardingKey sharding = units_sharding(in, layout);
-    if (cache.impl().units.count(sharding) == 0) {
-        insert_units(in, sharding, ops, cache.impl());
+    ShardingKey row = units_sharding(in, layout);
+    row.micro_batch = 0;
+    if (cache.impl().units.find(row, layout.micro_batch) == nullptr) {
+        insert_units(in, row, layout.micro_batch, ops, cache.impl());
     }
 }
 

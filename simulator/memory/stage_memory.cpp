@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "simulator/compute/op_builder.hpp"
 #include "simulator/schedule/pass_order.hpp"
@@ -13,11 +14,11 @@ namespace {
 
 const Part& trunk(const MemoryInputs& in) { return *trunk_of(in.scenario.model); }
 
+/// Without the number of micro-batches.
 OutlineKey outline_key(const MemoryInputs& in, const Layout& layout) {
     const RecomputePlan plan = in.tables.recompute(layout.recompute);
     OutlineKey key;
-    key.micro_batches = representative_micro_batches(layout.schedule, layout.pp,
-                                                     micro_batches(in.resolved, layout));
+    key.micro_batches = 0;
     key.recomputed_layers = plan.kind == Recompute::full ? plan.layers_per_stage : 0;
     key.stage_map = layout.stage_map;
     key.pp = layout.pp;
@@ -96,7 +97,7 @@ StageParameters stage_parameters(const MemoryInputs& in, const Layout& layout, c
 }
 
 const std::vector<StageParameters>& cached_parameters(const MemoryInputs& in, const Layout& layout,
-                                                      const Placement& placement,
+                                                      const PlacedStages& placement,
                                                       const ParametersKey& key,
                                                       const PipelineOutline& outline,
                                                       MemoryCache::Impl& cache) {
@@ -171,41 +172,54 @@ std::size_t ParametersHash::operator()(const ParametersKey& k) const {
                     static_cast<std::uint64_t>(k.ep) << 32U | static_cast<std::uint64_t>(k.etp));
 }
 
-LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
-                           MemoryCache& cache) {
-    MemoryCache::Impl& c = cache.impl();
-    LayoutMemory out;
-    const ShardingKey sharding = units_sharding(in, layout);
-    out.units = &sharded_units(in, sharding, cache);
-    const OutlineKey key = outline_key(in, layout);
-    auto outline = c.outlines.find(key);
-    if (outline == c.outlines.end()) {
-        outline = c.outlines
-                      .emplace(key, outline_of(in.scenario.model, layout, placement.stages,
-                                               key.micro_batches, key.recomputed_layers))
-                      .first;
-    }
-    out.outline = &outline->second;
-    ParametersKey parameters{key, sharding.tp, sharding.ep, sharding.etp};
-    parameters.outline.micro_batches = 0;
+namespace {
+
+/// Everything that layouts of a row have in common.
+void begin_row(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement,
+               const PipelineOutline& outline, MemoryCache::Impl& c) {
+    const ShardingKey& sharding = c.row_sharding;
+    const ParametersKey parameters{c.row_outline, sharding.tp, sharding.ep, sharding.etp};
     const StatesKey states = states_key(layout, parameters);
     if (c.states.empty() || !(states == c.states_key)) {
         c.states.clear();
         for (const StageParameters& p :
-             cached_parameters(in, layout, placement, parameters, *out.outline, c)) {
+             cached_parameters(in, layout, placement, parameters, outline, c)) {
             c.states.push_back(state_figures(in, layout, p));
         }
         c.states_key = states;
     }
+    c.row = placement.row;
+}
+
+} // namespace
+
+LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
+                           const PlacedStages& placement, MemoryCache& cache) {
+    MemoryCache::Impl& c = cache.impl();
+    const bool begins = placement.row == 0 || placement.row != c.row;
+    if (begins) {
+        c.row_sharding = units_sharding(in, layout);
+        c.row_sharding.micro_batch = 0;
+        c.row_outline = outline_key(in, layout);
+    }
+    LayoutMemory out;
+    out.micro_batches = representative_micro_batches(layout.schedule, layout.pp,
+                                                     micro_batches(in.resolved, layout));
+    out.outline = c.outlines.find(c.row_outline, out.micro_batches);
+    if (out.outline == nullptr) {
+        PipelineOutline made = outline_of(in.scenario.model, layout, placement.stages,
+                                          out.micro_batches, c.row_outline.recomputed_layers);
+        made.number = ++c.last_number;
+        out.outline = &c.outlines.insert(c.row_outline, out.micro_batches, std::move(made));
+    }
+    if (begins) begin_row(in, layout, placement, *out.outline, c);
+    out.units = &sharded_units(in, c.row_sharding, layout.micro_batch, cache);
     out.states = &c.states;
     out.scratch = &c.scratch;
     out.recompute = in.tables.recompute(layout.recompute).kind;
-    out.micro_batches = key.micro_batches;
-    out.sp = sharding.sp;
-    out.gathered_residual = out.units->residual * sharding.tp;
-    for (const BlockKind& kind : in.scenario.model.block_kinds) {
-        out.grouped_experts = out.grouped_experts || kind.ffn.kind == FfnKind::moe;
-    }
+    out.sp = c.row_sharding.sp;
+    out.gathered_residual = out.units->residual * c.row_sharding.tp;
+    out.grouped_experts = out.units->routes;
     return out;
 }
 
@@ -214,13 +228,13 @@ namespace {
 void raise(LivePeak& peak, double bytes, std::size_t run, bool in_backward) {
     if (bytes > peak.bytes) {
         peak.bytes = bytes;
-        peak.run = run;
+        peak.run = static_cast<std::uint32_t>(run);
         peak.in_backward = in_backward;
     }
 }
 
-ChunkFigures chunk_figures(const LayoutMemory& memory, const ChunkOutline& chunk) {
-    ChunkFigures out;
+void set_chunk_figures(const LayoutMemory& memory, const ChunkOutline& chunk, ChunkFigures& out) {
+    out = {};
     for (std::size_t i = 0; i < chunk.size(); ++i) {
         const UnitCount& run = chunk[i];
         const UnitBytes& unit = memory.bytes(run);
@@ -238,7 +252,6 @@ ChunkFigures chunk_figures(const LayoutMemory& memory, const ChunkOutline& chunk
         }
         out.stored += all;
     }
-    return out;
 }
 
 void consider(LivePeak& worst, const LivePeak& own, double others, const Instant& at) {
@@ -255,11 +268,11 @@ StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, s
     const TensorRules& rules = in.scenario.stack.tensors;
     const StageOutline& outline = memory.stage(stage);
     std::vector<ChunkFigures>& groups = *memory.scratch;
-    groups.resize(outline.groups.size());
+    groups.resize(std::max(groups.size(), outline.groups.size()));
     StageFigures out;
     double largest = 0.0;
     for (std::size_t g = 0; g < outline.groups.size(); ++g) {
-        groups[g] = chunk_figures(memory, outline.chunks[outline.groups[g]]);
+        set_chunk_figures(memory, outline.chunks[outline.groups[g]], groups[g]);
         out.stored += outline.in_flight_by_group[g] * groups[g].kept;
         largest = std::max(largest, groups[g].largest);
         out.alone = std::max(out.alone, groups[g].backward.bytes);
@@ -293,6 +306,18 @@ StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, s
     return out;
 }
 
+const StageFigures& cached_figures(const MemoryInputs& in, const LayoutMemory& memory,
+                                   std::size_t stage, MemoryCache& cache) {
+    const FiguresKey key{memory.units->number, memory.outline->number, stage, memory.recompute};
+    const std::size_t slot =
+        hash_mix(hash_mix(key.units, key.outline), stage * EnumNames<Recompute>::names.size() +
+                                                       static_cast<std::size_t>(key.recompute));
+    std::vector<KnownFigures>& all = cache.impl().figures;
+    KnownFigures& known = all[slot % KnownFigures::slots];
+    if (!(known.key == key)) known = {key, stage_figures(in, memory, stage)};
+    return known.figures;
+}
+
 namespace {
 
 void add(BytesByKind& sum, const BytesByKind& other, double factor) {
@@ -321,7 +346,7 @@ void add_live_set(const LayoutMemory& memory, std::size_t stage, const LivePeak&
     }
     const UnitCount& run = chunk[peak.run];
     const UnitProfile& unit = memory.profile(run);
-    add(sum, unit.stored, static_cast<double>(run.count - 1));
+    if (run.count > 1) add(sum, unit.stored, static_cast<double>(run.count - 1));
     add(sum, peak.in_backward ? unit.backward.parts : unit.forward.parts, 1.0);
 }
 

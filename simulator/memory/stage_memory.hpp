@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "simulator/memory/stage_outline.hpp"
 #include "simulator/memory/states.hpp"
 #include "simulator/network/communicators.hpp"
+#include "simulator/units/shelf_cache.hpp"
 
 /// Private to simulator/memory: the cached parts of an estimate, each keyed by the projection of
 /// the Layout that it reads.
@@ -30,13 +32,24 @@ struct UnitBytes {
 
 /// Every unit of the model under one sharding and each kind of recomputation.
 struct ShardedUnits {
-    std::vector<UnitProfile> profiles;
-    std::vector<UnitBytes> bytes; ///< of the same
+    struct Unit {
+        UnitBytes bytes;
+        const UnitProfile* profile = nullptr; ///< lent by a PlainUnit, or by `own`
+    };
+    std::vector<Unit> units;
+    std::vector<UnitProfile> own; ///< of blocks with experts
+    std::uint64_t number = 0;     ///< of its own
+    bool routes = false;          ///< some have experts
     double residual = 0.0;        ///< bytes of the residual stream
     double scores = 0.0;          ///< of one block, where they are written to memory
     double logits = 0.0;          ///< that the loss keeps
 
-    [[nodiscard]] std::size_t index_of(std::int64_t unit, Recompute recompute) const;
+    static constexpr std::size_t recompute_kinds = EnumNames<Recompute>::names.size();
+    [[nodiscard]] std::size_t index_of(std::int64_t unit, Recompute recompute) const {
+        return unit >= 0 ? recompute_kinds * static_cast<std::size_t>(unit) +
+                               static_cast<std::size_t>(recompute)
+                         : units.size() - (unit == head_unit ? 1 : 2);
+    }
 };
 
 /// The projection that an outline reads.
@@ -102,19 +115,20 @@ using ProductShapes = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 /// Block kinds, then embedding and head.
 std::vector<std::int64_t> units_of(const ModelSpec& model);
-OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& sharding);
+OpList ops_of(const MemoryInputs& in, std::int64_t unit, const ShardingKey& sharding,
+              BlockPart part = BlockPart::whole);
 /// What the units read of a sharding. Only checkpoints cut over tp ask whether parameters are
 /// sharded.
 ShardingKey units_sharding(const MemoryInputs& in, const Layout& layout);
-/// The units of a sharding, from the cache.
-const ShardedUnits& sharded_units(const MemoryInputs& in, const ShardingKey& sharding,
-                                  MemoryCache& cache);
+/// The units of a sharding, from the cache. `row`: without the micro-batch.
+const ShardedUnits& sharded_units(const MemoryInputs& in, const ShardingKey& row,
+                                  std::int64_t micro_batch, MemoryCache& cache);
 
 /// Where the live set of a stage peaks in one phase.
 struct LivePeak {
     double bytes = 0.0;
     const Instant* at = nullptr; ///< none where the stage has no such phase
-    std::size_t run = 0;         ///< units of the chunk that are running
+    std::uint32_t run = 0;       ///< units of the chunk that are running
     bool in_backward = false;
 };
 
@@ -126,37 +140,10 @@ struct ChunkFigures {
     LivePeak forward, loss, backward;
 };
 
-/// One unit under one sharding.
-struct UnitKey {
-    std::int64_t unit = 0;
-    ShardingKey sharding;
-
-    friend bool operator==(const UnitKey&, const UnitKey&) = default;
-};
-struct UnitHash {
-    std::size_t operator()(const UnitKey& key) const;
-};
-
-using CommunicatorKey = std::array<std::uint32_t, 6>;
-
-struct MemoryCache::Impl {
-    std::unordered_map<ShardingKey, ShardedUnits, ShardingHash> units;
-    /// Profiles of units without experts, for models that have some: how experts are split does not
-    /// concern them.
-    std::unordered_map<UnitKey, std::vector<UnitProfile>, UnitHash> plain;
-    std::unordered_map<OutlineKey, PipelineOutline, OutlineHash> outlines;
-    std::unordered_map<ParametersKey, std::vector<StageParameters>, ParametersHash> parameters;
-    /// By unit: block kinds, embedding, head. Keyed without the outline.
-    std::unordered_map<ParametersKey, std::vector<ProductShapes>, ParametersHash> shapes;
-    /// Of the last layout: a search changes what they read seldom.
-    StatesKey states_key;
-    std::vector<StateFigures> states;   ///< by structure
-    std::vector<bool> large_workspaces; ///< by node group
-    std::vector<ChunkFigures> scratch;  ///< by group of chunks
-    /// Of the last layout.
-    CommunicatorKey communicator_key{};
-    CommunicatorMemory communicators;
-    bool keep_ops = false; ///< explain reads the operators of units
+/// What of a unit does not depend on how experts are split.
+struct PlainUnit {
+    std::vector<UnitProfile> profiles; ///< of a unit without experts
+    std::optional<UnitWalk> walk;      ///< up to the experts of one that has some
 };
 
 /// Bytes on a rank of one stage besides its states.
@@ -168,6 +155,51 @@ struct StageFigures {
     double messages = 0.0;
     double buffer = 0.0; ///< global gather and score buffers
     double earlier_logits = 0.0;
+};
+
+/// What StageFigures read beside the Scenario.
+struct FiguresKey {
+    std::uint64_t units = 0; ///< number; 0: empty
+    std::uint64_t outline = 0;
+    std::size_t stage = 0;
+    Recompute recompute = Recompute::none;
+
+    friend bool operator==(const FiguresKey&, const FiguresKey&) = default;
+};
+struct KnownFigures {
+    static constexpr std::size_t slots = 1024;
+    FiguresKey key;
+    StageFigures figures;
+};
+
+using CommunicatorKey = std::array<std::uint32_t, 6>;
+
+struct MemoryCache::Impl {
+    /// By sharding without the micro-batch, and the micro-batch.
+    ShelfCache<ShardingKey, ShardedUnits, ShardingHash> units;
+    /// By sharding without the micro-batch and without the split of experts, and the micro-batch.
+    ShelfCache<ShardingKey, std::vector<PlainUnit>, ShardingHash> plain;
+    /// By outline without the number of micro-batches, and that number.
+    ShelfCache<OutlineKey, PipelineOutline, OutlineHash> outlines;
+    std::unordered_map<ParametersKey, std::vector<StageParameters>, ParametersHash> parameters;
+    /// By unit: block kinds, embedding, head. Keyed without the outline.
+    std::unordered_map<ParametersKey, std::vector<ProductShapes>, ParametersHash> shapes;
+    /// Of the last layout: a search changes what they read seldom.
+    StatesKey states_key;
+    std::vector<StateFigures> states; ///< by structure
+    /// Layouts that differ in the micro-batch only have all but units and outline in common.
+    std::uint64_t row = 0;              ///< of the last layout
+    ShardingKey row_sharding;           ///< without the micro-batch
+    OutlineKey row_outline;             ///< without the number of micro-batches
+    std::vector<bool> large_workspaces; ///< by node group
+    std::vector<ChunkFigures> scratch;  ///< by group of chunks
+    /// Of late: layouts that differ in sharding only follow one another closely.
+    std::vector<KnownFigures> figures = std::vector<KnownFigures>(KnownFigures::slots);
+    /// Of the last layout.
+    CommunicatorKey communicator_key{};
+    CommunicatorMemory communicators;
+    std::uint64_t last_number = 0; ///< that was given to something cached
+    bool keep_ops = false;         ///< explain reads the operators of units
 };
 
 /// Everything that the memory of one layout is put together from.
@@ -189,10 +221,10 @@ struct LayoutMemory {
         return (*states)[outline->stages[index].structure];
     }
     [[nodiscard]] const UnitProfile& profile(const UnitCount& run) const {
-        return units->profiles[index_of(run)];
+        return *units->units[index_of(run)].profile;
     }
     [[nodiscard]] const UnitBytes& bytes(const UnitCount& run) const {
-        return units->bytes[index_of(run)];
+        return units->units[index_of(run)].bytes;
     }
     [[nodiscard]] std::size_t index_of(const UnitCount& run) const {
         return units->index_of(run.unit, run.planned ? recompute : Recompute::none);
@@ -200,10 +232,13 @@ struct LayoutMemory {
 };
 
 /// Looks up or builds the parts of a layout. Valid until the cache is used again.
-LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout, const Placement& placement,
-                           MemoryCache& cache);
+LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
+                           const PlacedStages& placement, MemoryCache& cache);
 
 StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, std::size_t stage);
+/// The same, from the cache if they are there. Valid until the next call.
+const StageFigures& cached_figures(const MemoryInputs& in, const LayoutMemory& memory,
+                                   std::size_t stage, MemoryCache& cache);
 
 /// The live set at a peak, by kind.
 void add_live_set(const LayoutMemory& memory, std::size_t stage, const LivePeak& peak,

@@ -54,6 +54,7 @@ struct PipelineOutline {
     std::vector<StageOutline> stages;
     std::vector<std::size_t> leading;    ///< stages that no other dominates
     std::vector<std::size_t> structures; ///< by structure: its first stage
+    std::uint64_t number = 0;            ///< of its own where a cache holds it
 };
 
 /// The outline of a layout. `micro_batches`: representative. `recomputed_layers`: of every stage; 0

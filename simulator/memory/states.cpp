@@ -98,6 +98,10 @@ void add_frozen(const Resolved& r, bool splits, const RankParameters& p, const S
 
 } // namespace
 
+void PartSum::list(TensorKind kind, std::string_view name, double bytes, std::string_view formula) {
+    list_->push_back({kind, std::string(name), bytes, std::string(formula), ""});
+}
+
 void PartSum::add_elements(TensorKind kind, std::string_view name, double count, double size,
                            double ranks, std::string_view formula) {
     const double bytes = count * size / ranks;

@@ -31,7 +31,7 @@ public:
         }
         by_kind_[kind] += Bytes(bytes);
         if (list_ != nullptr) {
-            list_->push_back({kind, std::string(name), bytes, std::string(formula), ""});
+            list(kind, name, bytes, formula);
         }
     }
     /// `count` elements of `size` bytes each, split over `ranks`.
@@ -52,6 +52,8 @@ public:
     [[nodiscard]] const BytesByKind& by_kind() const { return by_kind_; }
 
 private:
+    void list(TensorKind kind, std::string_view name, double bytes, std::string_view formula);
+
     BytesByKind by_kind_;
     std::vector<MemoryPart>* list_;
 };

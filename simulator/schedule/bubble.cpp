@@ -60,28 +60,43 @@ double common_share(ScheduleKind schedule, const StagePass& slowest, std::int64_
 
 } // namespace
 
-PipelineTime pipeline_time(ScheduleKind schedule, const std::vector<StagePass>& stages,
+PipelineTime pipeline_time(ScheduleKind schedule, const std::vector<StageRun>& runs,
                            std::int64_t micro_batches, std::int64_t chunks) {
     PipelineTime out;
-    if (stages.empty()) return out;
+    if (runs.empty()) return out;
     std::size_t slowest = 0;
-    for (std::size_t i = 1; i < stages.size(); ++i) {
-        if (stages[i].total() > stages[slowest].total()) slowest = i;
+    std::int64_t p = 0; // stages
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        if (runs[i].pass.total() > runs[slowest].pass.total()) {
+            slowest = i;
+            out.slowest_stage = p;
+        }
+        p += runs[i].count;
     }
-    out.slowest_stage = static_cast<std::int64_t>(slowest);
     double bubble = 0.0;
     const auto v = static_cast<double>(std::max<std::int64_t>(1, chunks));
-    const auto p = static_cast<std::int64_t>(stages.size());
-    for (std::size_t i = 0; i < stages.size(); ++i) {
-        if (i != slowest) bubble += share_of(schedule, stages[i], v, p - 1, micro_batches);
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        const double share = share_of(schedule, runs[i].pass, v, p - 1, micro_batches);
+        // one by one: the same sum however stages are put into runs
+        for (std::int64_t n = i == slowest ? 1 : 0; n < runs[i].count; ++n)
+            bubble += share;
     }
     if (p > 1) {
-        bubble += common_share(schedule, stages[slowest], p, micro_batches,
+        bubble += common_share(schedule, runs[slowest].pass, p, micro_batches,
                                std::max<std::int64_t>(1, chunks));
     }
     out.bubble = Seconds(bubble);
-    out.total = static_cast<double>(micro_batches) * stages[slowest].total() + out.bubble;
+    out.total = static_cast<double>(micro_batches) * runs[slowest].pass.total() + out.bubble;
     return out;
+}
+
+PipelineTime pipeline_time(ScheduleKind schedule, const std::vector<StagePass>& stages,
+                           std::int64_t micro_batches, std::int64_t chunks) {
+    std::vector<StageRun> runs;
+    runs.reserve(stages.size());
+    for (const StagePass& stage : stages)
+        runs.push_back({stage, 1});
+    return pipeline_time(schedule, runs, micro_batches, chunks);
 }
 
 } // namespace shardplan::sim

@@ -18,6 +18,14 @@ struct StagePass {
     friend bool operator==(const StagePass&, const StagePass&) = default;
 };
 
+/// Neighbouring stages that spend the same.
+struct StageRun {
+    StagePass pass;
+    std::int64_t count = 1; ///< stages
+
+    friend bool operator==(const StageRun&, const StageRun&) = default;
+};
+
 /// Time of a pipeline pass in closed form, and what of it the slowest stage waits.
 struct PipelineTime {
     Seconds total;
@@ -35,6 +43,9 @@ struct PipelineTime {
 /// (p for zb-h1 and zb-v, 2 p - 1 for zb-h2, p / 2 for dualpipe) count W in proportion. Sources:
 /// Huang et al. 2019 (arXiv 1811.06965), Narayanan et al. 2021 (arXiv 2104.04473), Qi et al. 2023
 /// (arXiv 2401.10241) and 2024 (arXiv 2405.15362), DeepSeek-V3 (arXiv 2412.19437).
+PipelineTime pipeline_time(ScheduleKind schedule, const std::vector<StageRun>& runs,
+                           std::int64_t micro_batches, std::int64_t chunks);
+/// The same, stage by stage.
 PipelineTime pipeline_time(ScheduleKind schedule, const std::vector<StagePass>& stages,
                            std::int64_t micro_batches, std::int64_t chunks);
 

@@ -232,6 +232,22 @@ std::vector<KindCount> kinds_in(const Part& part, const Stage::Slice& slice) {
     return out;
 }
 
+std::vector<RankClass> rank_classes_of(const Scenario& scenario, const Layout& layout) {
+    std::vector<RankClass> classes;
+    if (scenario.cluster.node_groups.empty()) {
+        return classes;
+    }
+    if (scenario.cluster.node_groups.size() > 1) {
+        return classes_by_group(scenario, layout);
+    }
+    const std::int64_t run = rank_stride(layout, Dim::pp);
+    classes.reserve(layout.pp);
+    for (std::int64_t stage = 0; stage < layout.pp; ++stage) {
+        classes.push_back({stage, 0, rank_count(layout) / layout.pp, stage * run});
+    }
+    return classes;
+}
+
 Placement place(const Scenario& scenario, const Layout& layout, const LayoutTables& tables) {
     Placement out;
     out.order = order_of(layout.order);
@@ -253,15 +269,7 @@ Placement place(const Scenario& scenario, const Layout& layout, const LayoutTabl
         out.nodes += nodes;
         left -= nodes * group.node.devices;
     }
-    if (groups.size() == 1) {
-        const std::int64_t run = rank_stride(layout, Dim::pp);
-        out.classes.reserve(layout.pp);
-        for (std::int64_t stage = 0; stage < layout.pp; ++stage) {
-            out.classes.push_back({stage, 0, rank_count(layout) / layout.pp, stage * run});
-        }
-    } else {
-        out.classes = classes_by_group(scenario, layout);
-    }
+    out.classes = rank_classes_of(scenario, layout);
     return out;
 }
 

@@ -65,6 +65,9 @@ std::vector<Stage> stages_of(const ModelSpec& model, const Layout& layout,
                              const LayoutTables& tables,
                              StagePartition partition = StagePartition::even);
 
+/// Ranks by stage, then node group. Reads the degrees and the rank order of a layout.
+std::vector<RankClass> rank_classes_of(const Scenario& scenario, const Layout& layout);
+
 /// Cuts the model of a legal layout and groups its ranks, in time that does not grow with them on a
 /// cluster of one node group.
 Placement place(const Scenario& scenario, const Layout& layout, const LayoutTables& tables);

@@ -108,13 +108,20 @@ TEST(RunRanking, PublishedBestIsLookedForInItsGrid) {
     EXPECT_GT(here.layouts, here.rank);
     EXPECT_GE(here.gap, 0.0);
     // Publishing what we call best puts it first, without a gap.
-    EXPECT_EQ(here.best, "dp16,mb4,zero1");
-    record.layout.tp = record.layout.pp = 1;
-    record.layout.dp = 16;
-    record.layout.micro_batch = 4;
-    record.layout.num_microbatches = 1;
-    record.layout.sequence_parallel = false;
-    record.layout.schedule = "none";
+    sim::LayoutTables tables;
+    const auto parsed = sim::parse_layout(here.best, "best", tables);
+    ASSERT_TRUE(parsed) << sim::to_text(parsed.error());
+    const auto found = sim::complete_layout(*parsed, 16, "best");
+    ASSERT_TRUE(found) << sim::to_text(found.error());
+    record.layout.tp = found->tp;
+    record.layout.pp = found->pp;
+    record.layout.dp = found->dp;
+    record.layout.micro_batch = found->micro_batch;
+    record.layout.num_microbatches =
+        *record.layout.global_batch / (std::int64_t{found->dp} * found->micro_batch);
+    record.layout.sequence_parallel = found->sp;
+    record.layout.schedule = found->pp > 1 ? "1f1b" : "none";
+    record.layout.zero_stage = found->shard == sim::Shard::none ? 0 : 1;
     const GridRanking best = rank_in_grid(record, *reproducer);
     EXPECT_EQ(best.rank, 1);
     EXPECT_EQ(best.gap, 0.0);

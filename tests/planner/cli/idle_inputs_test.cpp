@@ -78,9 +78,9 @@ TEST(IdleInputs, LeavesDefaultsNamesAndOtherQuestionsAlone) {
 }
 
 TEST(IdleInputs, NamesTermsOfALayoutThatDoNothing) {
-    const Texts found = idle_in(small_scenario(), "tp8,sp,dp2,mb1,zero1,order=tp-ep-cp-dp-pp");
+    const Texts found = idle_in(small_scenario(), "tp8,sp,dp2,mb1,zero1,order=tp-cp-ep-pp-dp");
     EXPECT_EQ(found, Texts{"term order changes no figure of this layout"});
-    EXPECT_EQ(idle_in(small_scenario(), "tp2,sp,dp8,mb1,zero1,order=dp-cp-ep-tp-pp"), Texts{});
+    EXPECT_EQ(idle_in(small_scenario(), "tp2,sp,pp2,dp4,mb1,zero1,order=tp-cp-ep-pp-dp"), Texts{});
     EXPECT_EQ(idle_in(small_scenario(), "tp2,sp,mb1,zero1,rc=full:8"), Texts{});
 }
 

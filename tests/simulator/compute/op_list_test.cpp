@@ -273,7 +273,7 @@ TEST(OpList, PadsAndSplitsTheVocabularyOfTheHead) {
     r.vocab_multiple = 128;
     const OpList ops = head_ops(llama_3_8b(), r, megatron_core_stack(), tensor_parallel(8, true));
     EXPECT_EQ(op_named(ops, "head").gemm, (sim::Gemm{8192, 129024 / 8, 4096, 1}));
-    EXPECT_EQ(op_named(ops, "cross_entropy").comm_forward.at(0).count, 3);
+    EXPECT_EQ(op_named(ops, "cross_entropy").comm_forward[0].count, 3);
 }
 
 TEST(OpList, MovesLessForALossThatIsOneKernel) {

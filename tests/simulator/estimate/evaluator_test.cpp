@@ -107,6 +107,85 @@ TEST(Evaluator, SaysTheSameWithWarmCachesAndCold) {
     }
 }
 
+/// Layouts that differ in one field each, and more than one per field that caches are keyed by.
+std::vector<std::string> variations(const char* of) {
+    std::vector<std::string> out;
+    for (const char* change : {"",
+                               ",mb2",
+                               ",mb4",
+                               ",zero0",
+                               ",zero2",
+                               ",zero3",
+                               ",zero3,noreshard",
+                               ",zero3,prefetch2",
+                               ",zero3,wrap=2blocks",
+                               ",zero3:4",
+                               ",rc=full",
+                               ",rc=full:2",
+                               ",rc=selective",
+                               ",v2",
+                               ",sched=gpipe",
+                               ",sched=zb-h1",
+                               ",off=opt:0.5:host",
+                               ",off=opt:1.0:host",
+                               ",off=act:0.5:host",
+                               ",off=opt:1.0:nvme",
+                               ",order=dp-tp-cp-ep-pp",
+                               ",order=tp-pp-cp-ep-dp"}) {
+        for (const char* degrees :
+             {"tp2,pp2", "tp2,sp,pp2", "tp4,pp2,cp2", "tp4,pp2,cp2:a2a", "tp2,pp4", "tp8,pp1"}) {
+            const bool again = std::string_view(change).find("mb") != std::string_view::npos;
+            const bool sharded = std::string_view(change).find("zero") != std::string_view::npos;
+            out.push_back(std::string(degrees) + of + (again ? "" : ",mb1") +
+                          (sharded ? "" : ",zero1") + change);
+        }
+    }
+    return out;
+}
+
+TEST(Evaluator, SaysTheSameWhateverItWasAskedBefore) {
+    const std::pair<sim::Scenario, std::vector<const char*>> given[] = {
+        {scenario(llama_3_8b(), dgx_h100(8), job(4096, 256), generic_stack()), {""}},
+        {scenario(mixtral_8x7b(), dgx_h100(8), job(4096, 256), megatron_core_stack()),
+         {"", ",ep4", ",ep4,etp1", ",ep8,etp1"}},
+    };
+    for (const auto& [scenario, experts] : given) {
+        sim::LayoutTables tables;
+        std::vector<Layout> layouts;
+        for (const char* split : experts) {
+            for (const std::string& text : variations(split)) {
+                const auto parsed = sim::parse_layout(text, "layout", tables);
+                ASSERT_TRUE(parsed) << text << ": " << sim::to_text(parsed.error());
+                const auto whole =
+                    sim::complete_layout(*parsed, sim::device_count(scenario.cluster), "layout");
+                ASSERT_TRUE(whole) << text << ": " << sim::to_text(whole.error());
+                layouts.push_back(*whole);
+            }
+        }
+        const auto evaluator = sim::Evaluator::make(scenario, tables);
+        ASSERT_TRUE(evaluator);
+        sim::Workspace shared;
+        // a stride that is coprime to the number of layouts meets each once, far from the last
+        constexpr std::size_t stride = 101;
+        ASSERT_NE(layouts.size() % stride, 0U);
+        for (std::size_t i = 0; i < 2 * layouts.size(); ++i) {
+            // first as they stand, which changes one field at a time
+            const Layout& layout = layouts[i < layouts.size() ? i : i * stride % layouts.size()];
+            sim::Workspace fresh;
+            sim::Workspace fresh_memory;
+            const std::string text = sim::to_text(layout, tables);
+            EXPECT_EQ(evaluator->score(layout, shared), evaluator->score(layout, fresh)) << text;
+            EXPECT_EQ(evaluator->estimate(layout, shared), evaluator->estimate(layout, fresh))
+                << text;
+            sim::Score warm = evaluator->score_memory(layout, shared);
+            sim::Score cold = evaluator->score_memory(layout, fresh_memory);
+            evaluator->add_least_time(layout, shared, warm);
+            evaluator->add_least_time(layout, fresh_memory, cold);
+            EXPECT_EQ(warm, cold) << text;
+        }
+    }
+}
+
 TEST(Evaluator, StartsAWorkspaceAfreshForAnotherScenario) {
     Priced a(llama_8b(), "tp2,mb1,zero1");
     sim::Scenario slower = llama_8b();

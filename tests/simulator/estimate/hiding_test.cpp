@@ -24,13 +24,13 @@ sim::StepResult step(Scenario s, const Layout& layout) {
     const auto resolved = resolve(s);
     EXPECT_TRUE(resolved) << sim::to_text(resolved.error());
     const sim::StepContext context = step_context(s, resolved->values);
-    const sim::LayoutParts parts = layout_parts(context, layout);
+    const sim::OwnLayoutParts own = layout_parts(context, layout);
     const sim::LayoutTables tables;
     const sim::RecomputePlan plan{sim::Recompute::full, 1};
     const auto shapes = stage_shapes(s.model, layout, plan, place(s, layout, tables).stages);
     sim::StepScratch scratch;
-    return step_time(context, layout, parts, shapes, plan, micro_batches(resolved->values, layout),
-                     scratch);
+    return step_time(context, layout, own.parts, runs_of(shapes), plan,
+                     micro_batches(resolved->values, layout), scratch);
 }
 
 /// Four nodes whose links are so slow that all kinds of communication want the same compute.

@@ -22,7 +22,7 @@ public:
         EXPECT_TRUE(resolved) << sim::to_text(resolved.error());
         resolved_ = resolved->values;
         context_ = step_context(scenario_, resolved_);
-        parts_ = layout_parts(context_, layout_);
+        own_ = layout_parts(context_, layout_);
     }
 
     [[nodiscard]] std::vector<StageShape> shapes(RecomputePlan plan = {}) const {
@@ -36,13 +36,14 @@ public:
                                                       double compute = 0.0) const {
         sim::HidingBudget forward(compute);
         sim::HidingBudget backward(compute);
-        auto time =
-            data_parallel_time(context_, layout_, parts_, shape, micro_batches, forward, backward);
+        auto time = data_parallel_time(context_, layout_,
+                                       data_parallel_moves(context_, layout_, parts(), shape),
+                                       micro_batches, forward, backward);
         hide_step(context_, forward, backward, time);
         return time;
     }
     [[nodiscard]] const sim::StepContext& context() const { return context_; }
-    [[nodiscard]] const sim::LayoutParts& parts() const { return parts_; }
+    [[nodiscard]] const sim::LayoutParts& parts() const { return own_.parts; }
     [[nodiscard]] const Layout& layout() const { return layout_; }
 
 private:
@@ -50,7 +51,7 @@ private:
     Layout layout_;
     sim::Resolved resolved_;
     sim::StepContext context_;
-    sim::LayoutParts parts_;
+    sim::OwnLayoutParts own_;
 };
 
 Layout layout(int tp, int pp, int dp) {
@@ -231,7 +232,7 @@ TEST(StepTime, CutsMessagesBetweenStagesOverTensorParallelRanks) {
         const Prepared p{scenario(llama_3_8b(), dgx_h100(4), job(8192, 128), stack),
                          layout(4, 4, 2)};
         sim::StepScratch scratch;
-        return step_time(p.context(), p.layout(), p.parts(), p.shapes(), {}, 64, scratch);
+        return step_time(p.context(), p.layout(), p.parts(), runs_of(p.shapes()), {}, 64, scratch);
     };
     EXPECT_DOUBLE_EQ(result(true).pp.bytes, result(false).pp.bytes / 4.0);
     EXPECT_LT(result(true).exposed[sim::TimeKind::pp_comm],
@@ -245,7 +246,7 @@ TEST(StepTime, SendsHeadersAheadOfMessagesWhereTheStackDoes) {
         const Prepared p{scenario(llama_3_8b(), dgx_h100(4), job(8192, 128), stack),
                          layout(1, 4, 8)};
         sim::StepScratch scratch;
-        return step_time(p.context(), p.layout(), p.parts(), p.shapes(), {}, 16, scratch)
+        return step_time(p.context(), p.layout(), p.parts(), runs_of(p.shapes()), {}, 16, scratch)
             .pp.seconds;
     };
     EXPECT_GT(seconds(1), seconds(0));
@@ -278,7 +279,7 @@ TEST(StepTime, PredictionModulesRunABlockAndAHeadOnTheLastStage) {
               (std::vector<sim::UnitUse>{{0, 8, 0}, {0, 2, 0}, {3, 2, 0}, {2, 1, 0}}));
     sim::StepScratch scratch;
     const auto seconds = [&](const Prepared& p, const std::vector<StageShape>& of) {
-        return step_time(p.context(), l, p.parts(), of, {}, 16, scratch);
+        return step_time(p.context(), l, p.parts(), runs_of(of), {}, 16, scratch);
     };
     const sim::StepResult plain = seconds(prepared(0), prepared(0).shapes());
     const sim::StepResult more = seconds(with, shapes);
@@ -299,10 +300,10 @@ TEST(StepTime, IsBoundByTheLongestStage) {
     const Prepared p = llama(l);
     sim::StepScratch scratch;
     auto shapes = p.shapes();
-    const auto even = step_time(p.context(), l, p.parts(), shapes, {}, 8, scratch);
+    const auto even = step_time(p.context(), l, p.parts(), runs_of(shapes), {}, 8, scratch);
     shapes[1].units[0].count = 12;
     shapes[2].units[0].count = 4;
-    const auto uneven = step_time(p.context(), l, p.parts(), shapes, {}, 8, scratch);
+    const auto uneven = step_time(p.context(), l, p.parts(), runs_of(shapes), {}, 8, scratch);
     EXPECT_EQ(uneven.slowest_stage, 1);
     EXPECT_GT(uneven.total, even.total);
 }

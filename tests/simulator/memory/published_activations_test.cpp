@@ -101,7 +101,9 @@ double block_bytes(const Published& p, bool sequence_parallel, Recompute recompu
     OpList ops = block_ops(model.block_kinds.front(), p.hidden, model, resolved->values,
                            scenario.stack, key);
     for (Op& op : ops) {
-        std::erase_if(op.stored, [](const StoredTensor& t) { return t.name == "statistics"; });
+        for (StoredTensor& t : op.stored) {
+            t.bytes = t.name == "statistics" ? 0.0 : t.bytes;
+        }
     }
     const double residual = 2.0 * 2048.0 * static_cast<double>(p.micro_batch * p.hidden) /
                             (sequence_parallel ? static_cast<double>(tp) : 1.0);

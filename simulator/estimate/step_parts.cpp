@@ -1,0 +1,180 @@
+#include "simulator/estimate/step_parts.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "simulator/spec/parameters.hpp"
+
+namespace shardplan::sim {
+
+namespace {
+
+/// Modules that predict further tokens run behind the last block: each a block, recomputed where
+/// blocks are, and what joins it to the trunk, with a head and loss of its own.
+void add_prediction_modules(const ModelSpec& model, Recompute kind, double weight,
+                            StageShape& shape) {
+    const auto joints = static_cast<std::int64_t>(model.block_kinds.size()) + 2;
+    for (const Part& part : model.parts) {
+        if (part.role != PartRole::mtp) continue;
+        for (const Run& run : part.runs) {
+            const double blocks = weight * static_cast<double>(run.count);
+            shape.units.push_back({run.kind, blocks, kind == Recompute::full ? blocks : 0.0});
+            shape.units.push_back({joints, blocks, 0.0});
+            shape.blocks += blocks;
+        }
+    }
+}
+
+} // namespace
+
+std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layout,
+                                     const RecomputePlan& plan, const std::vector<Stage>& stages) {
+    const Part* trunk = trunk_of(model);
+    const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
+    // Both directions of DualPipe hold a copy, and half of the micro-batches go each way.
+    const bool twice = layout.schedule == ScheduleKind::dual_pipe && layout.chunks == 2;
+    const double weight = twice ? 0.5 : 1.0;
+    std::vector<StageShape> shapes;
+    shapes.reserve(stages.size());
+    for (const Stage& stage : stages) {
+        StageShape shape;
+        shape.has_embedding = stage.has_embedding;
+        shape.has_head = stage.has_head;
+        double left = plan.kind == Recompute::full
+                          ? (plan.layers_per_stage > 0 ? static_cast<double>(plan.layers_per_stage)
+                                                       : std::numeric_limits<double>::infinity())
+                          : 0.0;
+        if (shape.has_embedding) shape.units.push_back({kinds, weight, 0.0});
+        for (const Stage::Slice& slice : stage.chunks) {
+            if (trunk == nullptr) break;
+            for (const KindCount& run : kinds_in(*trunk, slice)) {
+                const auto blocks = static_cast<double>(run.count);
+                const double again = std::min(left, blocks);
+                left -= again;
+                shape.blocks += weight * blocks;
+                const auto same =
+                    std::find_if(shape.units.begin(), shape.units.end(),
+                                 [&](const UnitUse& use) { return use.unit == run.kind; });
+                if (same == shape.units.end()) {
+                    shape.units.push_back({run.kind, weight * blocks, weight * again});
+                } else {
+                    same->count += weight * blocks;
+                    same->recomputed += weight * again;
+                }
+            }
+        }
+        if (shape.has_head) {
+            add_prediction_modules(model, plan.kind, weight, shape);
+            shape.units.push_back({kinds + 1, weight, 0.0});
+        }
+        shapes.push_back(std::move(shape));
+    }
+    return shapes;
+}
+
+std::vector<ShapeRun> runs_of(const std::vector<StageShape>& shapes) {
+    std::vector<ShapeRun> runs;
+    for (const StageShape& shape : shapes) {
+        if (!runs.empty() && runs.back().shape == shape) {
+            ++runs.back().count;
+            continue;
+        }
+        const auto same = std::find_if(runs.begin(), runs.end(),
+                                       [&](const ShapeRun& run) { return run.shape == shape; });
+        const auto same_as = static_cast<std::size_t>(same - runs.begin());
+        runs.push_back({shape, 1, same_as});
+    }
+    return runs;
+}
+
+StepContext step_context(const Scenario& scenario, const Resolved& resolved) {
+    StepContext c;
+    c.scenario = &scenario;
+    c.resolved = &resolved;
+    const Device* slowest = scenario.devices.data();
+    for (const Device& device : scenario.devices) {
+        if (peak_of(device, resolved.compute) < peak_of(*slowest, resolved.compute)) {
+            slowest = &device;
+        }
+    }
+    c.rates = compute_rates(*slowest, scenario.stack, resolved);
+    c.overlap = overlap_of(scenario.stack);
+    if (const Part* trunk = trunk_of(scenario.model)) c.hidden = static_cast<double>(trunk->hidden);
+    const bool wide = resolved.compute == Dtype::fp32 || resolved.compute == Dtype::tf32;
+    c.activation_element = wide ? bytes_per_element(Dtype::fp32) : bytes_per_element(Dtype::bf16);
+    c.parameter_element = bytes_per_element(resolved.parameter);
+    c.gradient_element = bytes_per_element(resolved.gradient);
+    const NodeTemplate& node = scenario.cluster.node_groups.front().node;
+    const auto devices = static_cast<double>(std::max<std::int64_t>(1, node.devices));
+    c.host_link = usable(node.host.pcie_per_device).value();
+    c.host_memory = node.host.memory_bandwidth.value() / devices;
+    c.nvme = node.host.nvme_bandwidth.value() / devices;
+    c.spread = time_spread(scenario, resolved, *slowest);
+    return c;
+}
+
+OpList unit_ops(const StepContext& c, const Layout& layout, std::int64_t unit, BlockPart part) {
+    const ModelSpec& model = c.scenario->model;
+    const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
+    const ShardingKey key = sharding_of(layout);
+    const StackProfile& stack = c.scenario->stack;
+    if (unit == kinds) return embedding_ops(model, *c.resolved, stack, key);
+    if (unit == kinds + 1) return head_ops(model, *c.resolved, stack, key);
+    if (unit == kinds + 2) return prediction_ops(model, *c.resolved, stack, key);
+    const Part* trunk = trunk_of(model);
+    return block_ops(model.block_kinds[static_cast<std::size_t>(unit)],
+                     trunk == nullptr ? 0 : trunk->hidden, model, *c.resolved, stack, key, part);
+}
+
+std::string_view unit_name(const ModelSpec& model, std::int64_t unit) {
+    const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
+    if (unit == kinds) return "embedding";
+    if (unit == kinds + 1) return "head";
+    if (unit == kinds + 2) return "prediction";
+    return model.block_kinds[static_cast<std::size_t>(unit)].name;
+}
+
+std::int64_t unit_count(const ModelSpec& model) {
+    const std::int64_t ends = prediction_modules(model) > 0 ? 3 : 2;
+    return static_cast<std::int64_t>(model.block_kinds.size()) + ends;
+}
+
+void set_unit_parameters(const ModelSpec& model, const Resolved& resolved, const Layout& layout,
+                         std::vector<RankParameters>& out) {
+    const Part* trunk = trunk_of(model);
+    const std::int64_t hidden = trunk == nullptr ? 0 : trunk->hidden;
+    out.clear();
+    for (const BlockKind& kind : model.block_kinds) {
+        out.push_back(block_on_rank(kind, hidden, resolved, layout));
+    }
+    out.push_back(embedding_on_rank(model, resolved, layout));
+    // where one stage holds both ends, a tied table is counted there once
+    out.push_back(head_on_rank(model, resolved, layout, layout.pp == 1));
+    if (const std::int64_t modules = prediction_modules(model); modules > 0) {
+        out.push_back(1.0 / static_cast<double>(modules) *
+                      prediction_joints_on_rank(model, resolved, layout, layout.pp == 1));
+    }
+}
+
+OwnLayoutParts layout_parts(const StepContext& c, const Layout& layout) {
+    OwnLayoutParts own;
+    LayoutParts& parts = own.parts;
+    parts.paths = paths_of(*c.scenario, layout);
+    parts.spread = link_spread(parts.paths);
+    const ModelSpec& model = c.scenario->model;
+    const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
+    for (std::int64_t unit = 0; unit < unit_count(model); ++unit) {
+        UnitWork work;
+        work.add(unit_ops(c, layout, unit), c.rates);
+        own.times.push_back(
+            std::make_unique<UnitTime>(unit_time(work, c.rates, c.overlap, parts.paths,
+                                                 parts.collectives, layout.cp_kind, unit < kinds)));
+        own.units.push_back(own.times.back().get());
+    }
+    set_unit_parameters(model, *c.resolved, layout, parts.parameters);
+    parts.units = UnitTimes(own.units);
+    return own;
+}
+
+} // namespace shardplan::sim
