@@ -19,8 +19,15 @@ bool in_grid(const sim::Layout& layout, const sim::Layout& published) {
     const bool whole_or_split = layout.shard == sim::Shard::none ||
                                 layout.shard == sim::Shard::optimizer ||
                                 layout.shard == published.shard;
-    return whole_or_split && layout.cp == published.cp && layout.ep == published.ep &&
-           layout.chunks == published.chunks && layout.recompute == published.recompute;
+    // a pipeline of one stage has no schedule to hold the others to
+    const sim::ScheduleKind schedule =
+        published.pp > 1 ? published.schedule : sim::default_schedule(layout.chunks);
+    const bool same_schedule = layout.pp == 1 || layout.schedule == schedule;
+    return whole_or_split && same_schedule && layout.cp == published.cp &&
+           layout.ep == published.ep && layout.chunks == published.chunks &&
+           layout.recompute == published.recompute && layout.order == published.order &&
+           layout.shard_group == published.shard_group && layout.reshard == published.reshard &&
+           layout.offload_tier == published.offload_tier;
 }
 
 /// The cheapest layouts of the grid so far, and where the published one stands.
