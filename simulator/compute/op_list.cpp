@@ -58,7 +58,7 @@ void set_per_operator_shares(const BlockKind& kind, OpList& ops) {
 
 OpList block_ops(const BlockKind& kind, std::int64_t hidden, const ModelSpec& model,
                  const Resolved& resolved, const StackProfile& stack, const ShardingKey& sharding,
-                 BlockPart part) {
+                 BlockPart part, OpList room) {
     const OpContext c = op_context(model, resolved, stack, sharding, hidden);
     const bool routes = kind.ffn.kind == FfnKind::moe;
     const bool begins = part != BlockPart::from_experts;
@@ -68,7 +68,8 @@ OpList block_ops(const BlockKind& kind, std::int64_t hidden, const ModelSpec& mo
         add_norm(c, name, n.kind, n.affine, n.bias, c.local_tokens, static_cast<double>(hidden),
                  out);
     };
-    OpList out;
+    OpList out = std::move(room);
+    out.clear();
     if (!begins && !routes) return out;
     out.reserve(begins ? 24 : 8);
     const bool attends = kind.attention.kind != AttentionKind::none;

@@ -115,10 +115,10 @@ using OpList = std::vector<Op>;
 enum class BlockPart : std::uint8_t { whole, before_experts, from_experts };
 
 /// The operators of one block of `kind` in execution order of the forward pass. Both parts after
-/// one another are the whole.
+/// one another are the whole. `room`: a list whose memory is used again.
 OpList block_ops(const BlockKind& kind, std::int64_t hidden, const ModelSpec& model,
                  const Resolved& resolved, const StackProfile& stack, const ShardingKey& sharding,
-                 BlockPart part = BlockPart::whole);
+                 BlockPart part = BlockPart::whole, OpList room = {});
 /// Token (and position) lookup on the first stage.
 OpList embedding_ops(const ModelSpec& model, const Resolved& resolved, const StackProfile& stack,
                      const ShardingKey& sharding);

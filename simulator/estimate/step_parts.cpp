@@ -114,7 +114,8 @@ StepContext step_context(const Scenario& scenario, const Resolved& resolved) {
     return c;
 }
 
-OpList unit_ops(const StepContext& c, const Layout& layout, std::int64_t unit, BlockPart part) {
+OpList unit_ops(const StepContext& c, const Layout& layout, std::int64_t unit, BlockPart part,
+                OpList room) {
     const ModelSpec& model = c.scenario->model;
     const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
     const ShardingKey key = sharding_of(layout);
@@ -124,7 +125,8 @@ OpList unit_ops(const StepContext& c, const Layout& layout, std::int64_t unit, B
     if (unit == kinds + 2) return prediction_ops(model, *c.resolved, stack, key);
     const Part* trunk = trunk_of(model);
     return block_ops(model.block_kinds[static_cast<std::size_t>(unit)],
-                     trunk == nullptr ? 0 : trunk->hidden, model, *c.resolved, stack, key, part);
+                     trunk == nullptr ? 0 : trunk->hidden, model, *c.resolved, stack, key, part,
+                     std::move(room));
 }
 
 std::string_view unit_name(const ModelSpec& model, std::int64_t unit) {

@@ -102,9 +102,10 @@ std::int64_t unit_count(const ModelSpec& model);
 /// Parameters of every unit on one rank, replacing what is in `out`. `out.size()` = unit_count.
 void set_unit_parameters(const ModelSpec& model, const Resolved& resolved, const Layout& layout,
                          std::vector<RankParameters>& out);
-/// The operators of a unit as LayoutParts prices them. `part`: of a block.
+/// The operators of a unit as LayoutParts prices them. `part`: of a block. `room`: a list whose
+/// memory is used again.
 OpList unit_ops(const StepContext& context, const Layout& layout, std::int64_t unit,
-                BlockPart part = BlockPart::whole);
+                BlockPart part = BlockPart::whole, OpList room = {});
 std::string_view unit_name(const ModelSpec& model, std::int64_t unit);
 
 } // namespace shardplan::sim

@@ -82,6 +82,8 @@ PassTime pass_time(const PassCost& cost, double kernels, const PassComm& comm,
 } // namespace
 
 void UnitWork::add(const OpList& ops, const ComputeRates& rates) {
+    constexpr std::size_t usual = 8; // messages of one list
+    messages.reserve(messages.size() + usual);
     for (const Op& op : ops) {
         const OpCost cost = op_cost(op, rates);
         forward += cost.forward;

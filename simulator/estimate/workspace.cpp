@@ -101,7 +101,7 @@ const std::vector<UnitWork>& plain_works(const PreparedScenario& prepared, const
     for (std::size_t unit = 0; unit < works.size(); ++unit) {
         OpList& ops = cache.ops[unit].before;
         ops = unit_ops(prepared.step, layout, static_cast<std::int64_t>(unit),
-                       BlockPart::before_experts);
+                       BlockPart::before_experts, std::move(ops));
         works[unit].add(ops, prepared.step.rates);
     }
     return cache.plain_works.insert(key, layout.micro_batch, std::move(works));
@@ -116,11 +116,12 @@ const std::vector<UnitWork>& routed_works(const PreparedScenario& prepared, cons
     if (known != nullptr) return *known;
     const std::vector<UnitWork>& plain = plain_works(prepared, layout, cache);
     std::vector<UnitWork> works;
+    works.reserve(plain.size());
     for (std::size_t unit = 0; unit < plain.size(); ++unit) {
         if (!prepared.routes[unit]) continue;
         OpList& ops = cache.ops[unit].from;
         ops = unit_ops(prepared.step, layout, static_cast<std::int64_t>(unit),
-                       BlockPart::from_experts);
+                       BlockPart::from_experts, std::move(ops));
         works.push_back(plain[unit]);
         works.back().add(ops, prepared.step.rates);
     }

@@ -11,10 +11,6 @@ namespace shardplan::sim {
 
 namespace {
 
-/// Instants that can be the worst of a step. Load, save and restart move states, not activations.
-constexpr Phase step_phases[] = {Phase::init, Phase::forward, Phase::loss, Phase::backward,
-                                 Phase::step};
-
 /// Library workspaces grew with compute capability 9.0 (Hopper).
 bool has_large_workspaces(const Device& device) {
     return std::strtod(device.compute_capability.c_str(), nullptr) >= 9.0;
@@ -199,7 +195,8 @@ void add_stage_parts(const MemoryInputs& in, const Layout& layout, const LayoutM
     }
 }
 
-/// The same figures, without kinds.
+/// The same figures, without kinds, of the phases that can be the worst of a step: load, save and
+/// restart move states, not activations.
 WorkingSets working_sets(const MemoryInputs& in, const Layout& layout, const LayoutMemory& memory,
                          const StateFigures& states, const StageFigures& figures, bool large) {
     WorkingSets out;
@@ -208,27 +205,29 @@ WorkingSets working_sets(const MemoryInputs& in, const Layout& layout, const Lay
     const double fixed = libraries.products + libraries.grouped + figures.buffer;
     const double passes = fixed + figures.messages + figures.earlier_logits;
     const double offloaded = offloaded_activations(layout, figures);
-    for (const Phase phase : step_phases) {
-        const LivePeak* peak = peak_of(figures, phase);
-        if (phase == Phase::loss && peak->at == nullptr) {
-            continue;
-        }
-        double bytes =
-            gradients_exist(in, memory, phase) ? states.persistent.bytes : states.early.bytes;
-        if (peak != nullptr) {
-            const double moving = passes + gathered_in(states, phase)->bytes + peak->bytes;
-            double& working = phase == Phase::loss ? out.loss : out.block;
-            working = std::max(working, moving - figures.stored);
-            bytes += moving - offloaded;
-        } else {
-            bytes += fixed + (phase == Phase::step ? states.step.bytes : 0.0);
-        }
+    const auto add_phase = [&](Phase phase, double beside_states) {
+        const double bytes =
+            (gradients_exist(in, memory, phase) ? states.persistent.bytes : states.early.bytes) +
+            beside_states;
         out.phases[static_cast<std::size_t>(phase)] = bytes;
         if (bytes > out.allocated) {
             out.allocated = bytes;
             out.peak_phase = phase;
         }
+    };
+    const auto add_pass = [&](Phase phase, const LivePeak& peak, const StateFigures::Sum& gathered,
+                              double& working) {
+        const double moving = passes + gathered.bytes + peak.bytes;
+        working = std::max(working, moving - figures.stored);
+        add_phase(phase, moving - offloaded);
+    };
+    add_phase(Phase::init, fixed);
+    add_pass(Phase::forward, figures.forward, states.gathered_forward, out.block);
+    if (figures.loss.at != nullptr) {
+        add_pass(Phase::loss, figures.loss, states.gathered_loss, out.loss);
     }
+    add_pass(Phase::backward, figures.backward, states.gathered_backward, out.block);
+    add_phase(Phase::step, fixed + states.step.bytes);
     return out;
 }
 
@@ -340,15 +339,17 @@ bool is_dominated(const PipelineOutline& outline, const std::vector<RankClass>& 
 
 /// The largest kind of what the verdict compares, which is what the allocator holds.
 TensorKind largest_kind(const BytesByKind& bytes) {
-    std::size_t largest = 0;
+    auto largest = static_cast<TensorKind>(0);
+    Bytes most = bytes[largest];
     for (std::size_t i = 1; i < tensor_kind_count; ++i) {
         const auto kind = static_cast<TensorKind>(i);
         const bool outside = kind == TensorKind::context || kind == TensorKind::communicators;
-        if (!outside && bytes.amounts[i] > bytes.amounts[largest]) {
-            largest = i;
+        if (!outside && bytes.amounts[i] > most) {
+            most = bytes.amounts[i];
+            largest = kind;
         }
     }
-    return static_cast<TensorKind>(largest);
+    return largest;
 }
 
 /// The low end of reserved memory with one micro-batch alive, less what does not grow with it: no

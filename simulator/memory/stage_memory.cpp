@@ -122,15 +122,16 @@ StateFigures state_figures(const MemoryInputs& in, const Layout& layout, const S
         add_gathered_units(in.resolved, in.scenario.stack, layout, p, phase, sum);
         return sum_of(sum);
     };
-    const auto persistent = [&](bool gradients) {
-        PartSum sum;
-        add_persistent(in.scenario, in.resolved, layout, p, gradients, sum);
-        return sum_of(sum);
-    };
     StateFigures out;
     out.parameters = p;
-    out.persistent = persistent(true);
-    out.early = persistent(false);
+    PartSum persistent;
+    add_persistent(in.scenario, in.resolved, layout, p, true, persistent);
+    out.persistent = sum_of(persistent);
+    // kinds of which nothing but what comes with gradients stays through the step
+    BytesByKind early = out.persistent.kinds;
+    early[TensorKind::gradients] = Bytes();
+    early[TensorKind::buckets] = Bytes();
+    out.early = {early, early.total().value()};
     out.gathered_forward = gathered(UnitPhase::forward);
     out.gathered_loss = gathered(UnitPhase::loss);
     out.gathered_backward = gathered(UnitPhase::backward);

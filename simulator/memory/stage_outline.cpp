@@ -1,6 +1,8 @@
 #include "simulator/memory/stage_outline.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 #include "simulator/schedule/pass_order.hpp"
 
@@ -87,9 +89,19 @@ void offer(StageOutline& stage, const Instant& instant) {
             return;
         }
     }
-    std::erase_if(stage.instants,
-                  [&](const Instant& known) { return covers(stage, instant, known); });
-    stage.instants.push_back(instant);
+    std::vector<Instant>& all = stage.instants;
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        if (covers(stage, instant, all[i])) continue;
+        if (kept < i) std::swap(all[kept], all[i]);
+        ++kept;
+    }
+    if (kept == all.size()) {
+        all.push_back(instant);
+        return;
+    }
+    all[kept] = instant; // in memory of one that it covers
+    all.erase(all.begin() + static_cast<std::ptrdiff_t>(kept) + 1, all.end());
 }
 
 /// One chunk: the first passes fill the pipeline, then one micro-batch takes the place of another.
@@ -109,15 +121,13 @@ void walk_single_chunk(const Layout& layout, std::size_t index, std::int64_t mic
     }
 }
 
-void walk_passes(const Layout& layout, std::size_t index, std::int64_t micro_batches,
-                 StageOutline& out) {
+void walk_passes(const PassLists& passes, std::int64_t warm_up, StageOutline& out) {
     const auto chunks = out.chunks.size();
     out.in_flight.assign(chunks, 0);
     Instant now;
     now.alive.assign(chunks, 0);
     now.alive_by_group.assign(out.groups.size(), 0.0);
-    for (const Pass& pass : pass_order(layout.schedule, layout.pp, static_cast<std::int64_t>(index),
-                                       static_cast<std::int64_t>(chunks), micro_batches)) {
+    for_each_pass(passes, warm_up, [&](const Pass& pass) {
         now.chunk = static_cast<std::size_t>(pass.chunk);
         now.forward = pass.forward;
         const std::size_t group = out.group_of[now.chunk];
@@ -131,7 +141,7 @@ void walk_passes(const Layout& layout, std::size_t index, std::int64_t micro_bat
             now.alive_by_group[group] += 1.0;
             out.in_flight[now.chunk] = std::max(out.in_flight[now.chunk], now.alive[now.chunk]);
         }
-    }
+    });
 }
 
 bool runs_the_same(const StageOutline& a, const StageOutline& b) {
@@ -188,6 +198,10 @@ PipelineOutline outline_of(const ModelSpec& model, const Layout& layout,
                            std::int64_t recomputed_layers) {
     PipelineOutline out;
     out.stages.reserve(stages.size());
+    const std::int64_t chunks =
+        stages.empty() ? 1 : static_cast<std::int64_t>(stages.front().chunks.size());
+    const PassLists passes =
+        chunks > 1 ? pass_lists(layout.pp, chunks, micro_batches) : PassLists{};
     for (std::size_t i = 0; i < stages.size(); ++i) {
         StageOutline stage;
         stage.has_embedding = stages[i].has_embedding;
@@ -199,7 +213,10 @@ PipelineOutline outline_of(const ModelSpec& model, const Layout& layout,
         if (stage.chunks.size() == 1) {
             walk_single_chunk(layout, i, micro_batches, stage);
         } else {
-            walk_passes(layout, i, micro_batches, stage);
+            walk_passes(passes,
+                        warm_up_passes(layout.schedule, layout.pp, static_cast<std::int64_t>(i),
+                                       chunks, micro_batches),
+                        stage);
         }
         stage.in_flight_by_group.assign(stage.groups.size(), 0.0);
         for (std::size_t c = 0; c < stage.chunks.size(); ++c) {

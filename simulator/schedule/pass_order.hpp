@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -23,6 +25,29 @@ struct Pass {
 /// With chunks = 1, `interleaved` is 1F1B.
 std::vector<Pass> pass_order(ScheduleKind kind, std::int64_t pp, std::int64_t stage,
                              std::int64_t chunks, std::int64_t micro_batches);
+
+/// Of that order, what all stages have in common: which passes of either direction follow each
+/// other.
+struct PassLists {
+    std::vector<Pass> forward;
+    std::vector<Pass> backward; ///< as many
+};
+PassLists pass_lists(std::int64_t pp, std::int64_t chunks, std::int64_t micro_batches);
+/// And what tells them apart: forward passes of a stage before its first backward one.
+std::int64_t warm_up_passes(ScheduleKind kind, std::int64_t pp, std::int64_t stage,
+                            std::int64_t chunks, std::int64_t micro_batches);
+/// Forward passes before the first backward one, then one of each in turn, then what is left.
+template <class Visit>
+void for_each_pass(const PassLists& lists, std::int64_t warm_up, const Visit& visit) {
+    const std::size_t total = lists.forward.size();
+    const std::size_t ahead = std::min(static_cast<std::size_t>(warm_up), total);
+    for (std::size_t i = 0; i < ahead; ++i)
+        visit(lists.forward[i]);
+    for (std::size_t i = 0; i < total; ++i) {
+        if (ahead + i < total) visit(lists.forward[ahead + i]);
+        visit(lists.backward[i]);
+    }
+}
 
 /// The fewest micro-batches that show every live set the order of `micro_batches` passes reaches:
 /// a steady state repeats itself, so memory need not replay all of it.
