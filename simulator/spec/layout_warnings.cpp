@@ -114,6 +114,53 @@ void warn_attention(std::vector<Warning>& out, const Scenario& scenario, const R
     }
 }
 
+/// How a pipeline of several stages is filled and cut. `m`: micro-batches.
+void warn_pipeline(std::vector<Warning>& out, const Scenario& scenario, const Layout& layout,
+                   const LayoutTables& tables, std::int64_t m) {
+    if (layout.schedule == ScheduleKind::interleaved && m % layout.pp != 0) {
+        out.push_back({"interleaving-not-multiple",
+                       fmt::format("{} micro-batches are no multiple of pp {}: the last round of "
+                                   "interleaving runs partly empty",
+                                   m, layout.pp)});
+    }
+    if (m > 0 && m < layout.pp) {
+        out.push_back(
+            {"few-micro-batches",
+             fmt::format("{} micro-batches cannot fill {} pipeline stages", m, layout.pp)});
+    }
+    const std::vector<Stage> stages =
+        stages_of(scenario.model, layout, tables, scenario.stack.capabilities.partition);
+    std::int64_t shortest = -1;
+    std::int64_t longest = 0;
+    for (const Stage& stage : stages) {
+        std::int64_t blocks = 0;
+        for (const Stage::Slice& slice : stage.chunks) {
+            blocks += slice.count;
+        }
+        shortest = shortest < 0 ? blocks : std::min(shortest, blocks);
+        longest = std::max(longest, blocks);
+    }
+    std::int64_t smallest_chunk = longest;
+    std::int64_t largest_chunk = 0;
+    for (const Stage& stage : stages) {
+        for (const Stage::Slice& slice : stage.chunks) {
+            smallest_chunk = std::min(smallest_chunk, slice.count);
+            largest_chunk = std::max(largest_chunk, slice.count);
+        }
+    }
+    if (layout.chunks > 1 && smallest_chunk != largest_chunk) {
+        out.push_back(
+            {"uneven-chunks", fmt::format("chunks have {} to {} blocks: the stack must be told the "
+                                          "layout of its stages",
+                                          smallest_chunk, largest_chunk)});
+    }
+    if (shortest != longest) {
+        out.push_back(
+            {"uneven-stages", fmt::format("stages have {} to {} blocks: the longest sets the pace",
+                                          shortest, longest)});
+    }
+}
+
 } // namespace
 
 std::vector<Warning> layout_warnings(const Scenario& scenario, const Resolved& resolved,
@@ -131,50 +178,7 @@ std::vector<Warning> layout_warnings(const Scenario& scenario, const Resolved& r
     warn_span(out, scenario, layout, Dim::tp, layout.tp, "tp-across-nodes", "tp");
     warn_span(out, scenario, layout, Dim::ep, layout.ep, "ep-across-nodes", "ep");
     const std::int64_t m = micro_batches(resolved, layout);
-    if (layout.pp > 1 && layout.schedule == ScheduleKind::interleaved && m % layout.pp != 0) {
-        out.push_back({"interleaving-not-multiple",
-                       fmt::format("{} micro-batches are no multiple of pp {}: the last round of "
-                                   "interleaving runs partly empty",
-                                   m, layout.pp)});
-    }
-    if (layout.pp > 1 && m > 0 && m < layout.pp) {
-        out.push_back(
-            {"few-micro-batches",
-             fmt::format("{} micro-batches cannot fill {} pipeline stages", m, layout.pp)});
-    }
-    if (layout.pp > 1) {
-        const std::vector<Stage> stages =
-            stages_of(scenario.model, layout, tables, scenario.stack.capabilities.partition);
-        std::int64_t shortest = -1;
-        std::int64_t longest = 0;
-        for (const Stage& stage : stages) {
-            std::int64_t blocks = 0;
-            for (const Stage::Slice& slice : stage.chunks) {
-                blocks += slice.count;
-            }
-            shortest = shortest < 0 ? blocks : std::min(shortest, blocks);
-            longest = std::max(longest, blocks);
-        }
-        std::int64_t smallest_chunk = longest;
-        std::int64_t largest_chunk = 0;
-        for (const Stage& stage : stages) {
-            for (const Stage::Slice& slice : stage.chunks) {
-                smallest_chunk = std::min(smallest_chunk, slice.count);
-                largest_chunk = std::max(largest_chunk, slice.count);
-            }
-        }
-        if (layout.chunks > 1 && smallest_chunk != largest_chunk) {
-            out.push_back({"uneven-chunks",
-                           fmt::format("chunks have {} to {} blocks: the stack must be told the "
-                                       "layout of its stages",
-                                       smallest_chunk, largest_chunk)});
-        }
-        if (shortest != longest) {
-            out.push_back({"uneven-stages",
-                           fmt::format("stages have {} to {} blocks: the longest sets the pace",
-                                       shortest, longest)});
-        }
-    }
+    if (layout.pp > 1) warn_pipeline(out, scenario, layout, tables, m);
     const std::int64_t vocab = scenario.model.embedding.vocab;
     const std::int64_t padded = resolved.vocab_multiple > 0
                                     ? padded_vocab(vocab, resolved.vocab_multiple, layout.tp)
