@@ -54,6 +54,11 @@ std::vector<Position> way_of(const PipelineShape& shape, std::int32_t micro_batc
     return way;
 }
 
+std::size_t way_length(const PipelineShape& shape) {
+    const std::int32_t visits = is_bidirectional(shape) ? 1 : shape.chunks;
+    return static_cast<std::size_t>(shape.stages) * static_cast<std::size_t>(visits);
+}
+
 std::size_t step_on_way(const PipelineShape& shape, const Position& at) {
     const bool down =
         at.chunk % 2 == 1 && (shape.kind == ScheduleKind::zb_v || is_bidirectional(shape));
@@ -70,11 +75,11 @@ struct Limits {
     std::int32_t to_weight = 0;   ///< between F and W
 };
 
-/// A list scheduler in which every pass takes one unit of time.
+/// A list scheduler over the lengths of passes.
 class Greedy {
 public:
-    explicit Greedy(const PipelineShape& shape)
-        : shape_(shape), split_(splits_backward(shape.kind)) {
+    Greedy(const PipelineShape& shape, const PassLengths& lengths)
+        : shape_(shape), lengths_(lengths), split_(splits_backward(shape.kind)) {
         const auto stages = static_cast<std::size_t>(shape.stages);
         orders_.resize(stages);
         stages_.resize(stages);
@@ -97,19 +102,23 @@ public:
         for (const auto& way : ways_) {
             left += static_cast<std::int64_t>(way.size()) * (split_ ? 3 : 2);
         }
-        std::vector<ScheduledPass> chosen(orders_.size());
-        std::vector<char> busy(orders_.size());
-        while (left > 0) {
-            // all stages choose by what was there when the unit of time began
+        constexpr std::int64_t idle = std::numeric_limits<std::int64_t>::max();
+        std::vector<std::int64_t> ends(orders_.size(), idle);
+        for (std::int64_t now = 0; left > 0;) {
+            // what ends now is there for all stages that choose now
             for (std::size_t s = 0; s < orders_.size(); ++s) {
-                busy[s] = choose(static_cast<std::int32_t>(s), chosen[s]) ? 1 : 0;
-            }
-            for (std::size_t s = 0; s < orders_.size(); ++s) {
-                if (busy[s] == 0) continue;
+                if (ends[s] != now) continue;
+                ends[s] = idle;
                 --left;
-                orders_[s].push_back(chosen[s]);
-                finish(static_cast<std::int32_t>(s), chosen[s]);
+                finish(static_cast<std::int32_t>(s), orders_[s].back());
             }
+            for (std::size_t s = 0; s < orders_.size(); ++s) {
+                ScheduledPass pass;
+                if (ends[s] != idle || !choose(static_cast<std::int32_t>(s), pass)) continue;
+                orders_[s].push_back(pass);
+                ends[s] = now + lengths_.of(pass.kind);
+            }
+            if (left > 0) now = *std::min_element(ends.begin(), ends.end());
         }
         return std::move(orders_);
     }
@@ -194,7 +203,7 @@ private:
         return true;
     }
 
-    /// What a finished pass sets free, for the next unit of time.
+    /// What a finished pass sets free.
     void finish(std::int32_t stage, const ScheduledPass& pass) {
         if (pass.kind == PassKind::weight) return;
         const auto& way = ways_[static_cast<std::size_t>(pass.micro_batch)];
@@ -216,6 +225,7 @@ private:
     }
 
     PipelineShape shape_;
+    PassLengths lengths_;
     bool split_;
     std::vector<std::vector<Position>> ways_;
     std::vector<std::vector<ScheduledPass>> orders_;
@@ -224,18 +234,31 @@ private:
 
 } // namespace
 
-std::vector<std::vector<ScheduledPass>> pipeline_order(const PipelineShape& shape) {
+std::vector<std::vector<ScheduledPass>> pipeline_order(const PipelineShape& shape,
+                                                       const PassLengths& lengths) {
     const bool uneven_groups = shape.kind != ScheduleKind::gpipe && shape.chunks > 1 &&
                                shape.micro_batches % shape.stages != 0;
-    if (splits_backward(shape.kind) || uneven_groups) return Greedy(shape).run();
+    const bool split = splits_backward(shape.kind);
+    const bool late_weights =
+        (shape.kind == ScheduleKind::zb_h1 || shape.kind == ScheduleKind::zb_h2) &&
+        shape.chunks == 1;
+    if ((split && !late_weights) || uneven_groups) return Greedy(shape, lengths).run();
     std::vector<std::vector<ScheduledPass>> out;
     for (std::int32_t stage = 0; stage < shape.stages; ++stage) {
         std::vector<ScheduledPass>& order = out.emplace_back();
+        const std::int32_t late = shape.kind == ScheduleKind::zb_h2 ? 2 * stage : stage;
+        std::int32_t weights = 0;
         for (const Pass& pass :
              pass_order(shape.kind, shape.stages, stage, shape.chunks, shape.micro_batches)) {
-            order.push_back({pass.forward ? PassKind::forward : PassKind::backward,
-                             static_cast<std::int32_t>(pass.chunk),
-                             static_cast<std::int32_t>(pass.micro_batch)});
+            const auto chunk = static_cast<std::int32_t>(pass.chunk);
+            const auto m = static_cast<std::int32_t>(pass.micro_batch);
+            order.push_back({pass.forward ? PassKind::forward : PassKind::backward, chunk, m});
+            if (split && !pass.forward && m >= late) {
+                order.push_back({PassKind::weight, 0, weights++});
+            }
+        }
+        while (split && weights < shape.micro_batches) {
+            order.push_back({PassKind::weight, 0, weights++});
         }
     }
     return out;

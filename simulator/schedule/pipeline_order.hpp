@@ -40,6 +40,18 @@ struct PipelineShape {
     friend bool operator==(const PipelineShape&, const PipelineShape&) = default;
 };
 
+/// How long passes are, in any unit; only their ratios count. At least 1.
+struct PassLengths {
+    std::int32_t forward = 1;
+    std::int32_t backward = 1;
+    std::int32_t weight = 1;
+
+    [[nodiscard]] std::int32_t of(PassKind kind) const {
+        return kind == PassKind::forward ? forward : kind == PassKind::backward ? backward : weight;
+    }
+    friend bool operator==(const PassLengths&, const PassLengths&) = default;
+};
+
 /// Weight gradients are passes of their own: zb-h1, zb-h2, zb-v, dualpipe.
 bool splits_backward(ScheduleKind kind);
 
@@ -48,18 +60,22 @@ bool splits_backward(ScheduleKind kind);
 /// runs through chunk 0 upwards and the others through chunk 1 downwards, one visit per stage.
 std::vector<Position> way_of(const PipelineShape& shape, std::int32_t micro_batch);
 
+/// How many positions that is.
+std::size_t way_length(const PipelineShape& shape);
 /// The index of a position on the way of the micro-batches that come there.
 std::size_t step_on_way(const PipelineShape& shape, const Position& at);
 
 /// The passes of every stage in the order they start. GPipe, 1F1B and interleaved 1F1B are those of
-/// `pass_order`. The others are what a greedy list scheduler does where all passes take one unit of
-/// time: backward before forward before weight passes, with the live sets that the schedules
-/// allow. Between F and B: zb-h1 p - i micro-batches on stage i, zb-h2 2 (p - i) - 1, dualpipe p -
-/// i of one direction and i + 1 of the other, zb-v p on the first stage; between F and W: p, 2 p -
-/// 1, p + 1, p. No order so found can wait for itself. Where the groups of interleaved 1F1B do
-/// not come out even (p does not divide m), the greedy order with its warm-up as limit is used.
+/// `pass_order`; so are zb-h1 and zb-h2, where the weight pass of micro-batch j follows the
+/// backward pass of j + i on stage i (zb-h2: j + 2 i), and what is left of them comes last. zb-v
+/// and dualpipe are what a greedy list scheduler does with passes of the given lengths: backward
+/// before forward before weight passes, with the live sets that the schedules allow (zb-v: p
+/// micro-batches on the stage; dualpipe: p - i of one direction and i + 1 of the other between F
+/// and B). No order so found can wait for itself. Where the groups of interleaved 1F1B do not come
+/// out even (p does not divide m), the order of `pass_order` can, and the greedy one is used.
 /// Sources: Qi et al. 2023 (arXiv 2401.10241) and 2024 (arXiv 2405.15362), DeepSeek-V3 (arXiv
 /// 2412.19437), Narayanan et al. 2021 (arXiv 2104.04473).
-std::vector<std::vector<ScheduledPass>> pipeline_order(const PipelineShape& shape);
+std::vector<std::vector<ScheduledPass>> pipeline_order(const PipelineShape& shape,
+                                                       const PassLengths& lengths = {});
 
 } // namespace shardplan::sim

@@ -46,11 +46,11 @@ public:
         }
         steps_ = steps;
         ways_ = {way_of(shape_, 0), way_of(shape_, shape_.micro_batches - 1)};
-        way_length_ = ways_[0].size();
+        way_length_ = way_length(shape_);
     }
 
     Result<Schedule> run() {
-        const auto orders = pipeline_order(shape_);
+        const auto orders = pipeline_order(shape_, in_.lengths);
         stages_.resize(orders.size());
         for (std::size_t s = 0; s < orders.size(); ++s) {
             write_stage(static_cast<std::uint16_t>(s), orders[s]);
@@ -193,22 +193,17 @@ private:
             }
             stage.blockers.push_back(id);
         }
-        if (dp_.gather_waits) {
-            const std::uint32_t id = add(TaskKind::gather, StreamKind::gather, c, wrap, 0);
-            depend(id, stage.last_compute);
-            stage.blockers.push_back(id);
-        }
+        // on the stream of compute, so that it does not hold up what is gathered ahead
+        if (dp_.gather_waits) add_compute(TaskKind::gather, c, wrap, 0);
     }
     void reduce_unit(const PassContext& c, std::size_t wrap) {
         StageState& stage = stages_[c.stage];
-        for (const std::size_t under : {1U, 0U}) {
-            if (!(under == 1 ? dp_.reduce_under : dp_.reduce_waits)) continue;
-            const std::uint32_t id =
-                add(TaskKind::reduce_gradient, StreamKind::reduce, c, wrap, under);
+        if (dp_.reduce_under) {
+            const std::uint32_t id = add(TaskKind::reduce_gradient, StreamKind::reduce, c, wrap, 1);
             depend(id, stage.last_compute);
             stage.last_reduce = id;
-            if (under == 0) stage.blockers.push_back(id);
         }
+        if (dp_.reduce_waits) add_compute(TaskKind::reduce_gradient, c, wrap, 0);
     }
     [[nodiscard]] bool makes_gradients(const PassContext& c) const {
         return c.pass == (split_ ? PassKind::weight : PassKind::backward);
@@ -378,20 +373,22 @@ private:
         }
         StageState& stage = stages_[s];
         stage.last_pass = stage.last_compute;
-        if (dp_.units || !dp_.reduce_waits) return;
-        for (std::int32_t b = stage.buckets - 1; b >= 0; --b) {
-            const std::uint32_t id =
-                add(TaskKind::reduce_gradient, StreamKind::reduce,
-                    {s, 0, no_micro_batch, PassKind::backward}, static_cast<std::size_t>(b), 0);
+        const auto reduce_last = [&](std::size_t bucket) {
+            const std::uint32_t id = add(TaskKind::reduce_gradient, StreamKind::reduce,
+                                         {s, 0, no_micro_batch, PassKind::backward}, bucket, 0);
             depend(id, stage.last_compute);
             for (const std::uint32_t blocker : stage.blockers)
                 depend(id, blocker);
             stage.last_reduce = id;
+        };
+        if (!dp_.units && dp_.reduce_waits) {
+            for (std::int32_t b = stage.buckets - 1; b >= 0; --b) {
+                reduce_last(static_cast<std::size_t>(b));
+            }
         }
+        if (dp_.replicas) reduce_last(replica_bucket);
     }
 
-    /// Gradients are clipped by their norm over the whole model, so every stage's update waits for
-    /// all stages.
     void write_tail(std::uint16_t s) {
         StageState& stage = stages_[s];
         const PassContext once{s, 0, no_micro_batch, PassKind::backward};
@@ -399,6 +396,7 @@ private:
         if (in_.optimizer) {
             last = add_compute(TaskKind::optimizer, once, 0, 0);
             for (std::size_t other = 0; other < stages_.size(); ++other) {
+                if (other != s && !in_.update_waits_for_all) continue;
                 depend(last, stages_[other].last_reduce);
                 if (other != s) depend(last, stages_[other].last_pass);
             }
@@ -471,6 +469,9 @@ Result<Schedule> make_schedule(const ScheduleInput& in) {
     };
     if (shape.stages < 1 || shape.chunks < 1 || shape.micro_batches < 1) {
         return bad("stages, chunks and micro-batches must be at least 1", "give every one of them");
+    }
+    if (std::min({in.lengths.forward, in.lengths.backward, in.lengths.weight}) < 1) {
+        return bad("lengths of passes must be at least 1", "leave them out, or scale them up");
     }
     if (in.units.size() != static_cast<std::size_t>(shape.stages)) {
         return bad("units of " + std::to_string(in.units.size()) + " stages given for " +

@@ -69,6 +69,8 @@ struct EnumNames<StreamKind> {
         "compute", "tp", "cp", "ep", "send", "receive", "gather", "reduce", "copy out", "copy in"};
 };
 
+/// `unit` of the reduction over replicas.
+inline constexpr std::uint16_t replica_bucket = 0xFFFFU;
 /// Micro-batch of tasks that run once per step.
 inline constexpr std::uint32_t no_micro_batch = 0xFFFFFFFFU;
 
@@ -122,7 +124,8 @@ struct DataParallelPlan {
                                ///< `units`, else after all passes
     bool every_micro_batch = false; ///< else gradients are reduced with the last one only
     std::int32_t buckets = 1;       ///< per stage, unless `units`
-    bool gather_under = false;      ///< parameters have a share that is gathered ahead: `prefetch`
+    bool replicas = false; ///< gradients are added up over copies of the shards, once at the end
+    bool gather_under = false; ///< parameters have a share that is gathered ahead: `prefetch`
                                ///< units, else bucket by bucket under the first forward pass
     bool gather_waits =
         false; ///< and one that is waited for: by its unit, else after the optimizer
@@ -133,6 +136,7 @@ struct DataParallelPlan {
 /// Everything a Schedule is made from.
 struct ScheduleInput {
     PipelineShape shape;
+    PassLengths lengths; ///< by which passes are ordered
     std::vector<UnitSteps> unit_kinds;
     /// By stage, then chunk: index into unit_kinds of every unit in forward order.
     std::vector<std::vector<std::vector<std::uint16_t>>> units;
@@ -144,6 +148,9 @@ struct ScheduleInput {
     bool offload_passes = false; ///< activations or parameters move in every pass
     bool offload_states = false; ///< optimizer states are updated off the device
     bool optimizer = true;
+    /// The update waits for the gradients of all stages, whose norm clips them. Zero-bubble
+    /// schedules that end stages one after another check the norm afterwards instead.
+    bool update_waits_for_all = true;
     bool save = false; ///< a checkpoint is written after the step
 };
 
