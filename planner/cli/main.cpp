@@ -10,11 +10,10 @@
 #include <unistd.h>
 
 #include "planner/analysis/validate.hpp"
+#include "planner/cli/command_line_error.hpp"
 #include "planner/cli/completion.hpp"
 #include "planner/cli/help.hpp"
 #include "planner/cli/verbs.hpp"
-#include "simulator/units/in_quotes.hpp"
-#include "simulator/units/nearest.hpp"
 
 namespace {
 
@@ -43,6 +42,7 @@ struct Everything {
     std::string shell;
     SweepOptions sweep;
     SensitivityOptions sensitivity;
+    SimulateVerbOptions simulate;
     ValidateOptions validate;
     std::function<int(const Console&)> verb;
 };
@@ -344,6 +344,25 @@ void add_sensitivity(CLI::App& app, Everything& all) {
     });
 }
 
+void add_simulate(CLI::App& app, Everything& all) {
+    SimulateVerbOptions& o = all.simulate;
+    CLI::App* verb = add_verb(app, all, help::simulate);
+    verb->add_option("plan-file", o.document, "what `plan -o` wrote");
+    verb->add_option("--plan", o.plan, "which plan of the file, from 1")->default_str("1");
+    verb->add_option("--layout,-l", o.layout, "another layout; without a file the best one");
+    verb->add_option("--trace", o.trace, "write a Chrome trace")->type_name("FILE");
+    verb->add_option("--html", o.html, "write a page with the timeline")->type_name("FILE");
+    verb->add_flag("--no-collapse", o.every_rank, "play every rank on its own");
+    verb->add_option("--stragglers", o.stragglers, "spread of the ranks' speed, as in 2%");
+    verb->add_option("--seed", o.seed, "of the ranks' speeds")->default_str("1");
+    verb->add_option("--max-events", o.most_events, "give up after as many")->default_str("1e9");
+    add_scenario(verb, o.scenario, false);
+    verb->callback([&all] {
+        need_subject("simulate", all.simulate.document, all.simulate.scenario);
+        all.verb = [&all](const Console& console) { return run_simulate(all.simulate, console); };
+    });
+}
+
 /// The table of verbs as the parser knows it.
 std::vector<CompletedVerb> verb_table(const CLI::App& app) {
     std::vector<CompletedVerb> out;
@@ -396,31 +415,7 @@ sim::Error explain(const CLI::App& app, const std::vector<std::string>& argument
             known.push_back("--" + name);
         }
     }
-    sim::Error error{sim::ErrorCode::bad_input, "command line", parser_says,
-                     used.empty() ? "see `shardplan --help`"
-                                  : "see `shardplan " + verb->get_name() + " --help`"};
-    if (arguments.empty()) {
-        error.what = "a verb is missing";
-        error.hint =
-            "start with `shardplan plan --model llama-3-70b --cluster dgx-h100`, or see "
-            "`shardplan --help`";
-        return error;
-    }
-    for (const std::string& argument : arguments) {
-        const std::string name = argument.substr(0, argument.find('='));
-        const bool is_flag = name.rfind("--", 0) == 0 && name.size() > 2;
-        if (std::find(known.begin(), known.end(), name) != known.end() ||
-            (!is_flag && !used.empty())) {
-            continue;
-        }
-        error.what =
-            is_flag ? "there is no flag " + name : "there is no verb " + sim::in_quotes(name);
-        if (const auto nearest = sim::nearest_name(name, known)) {
-            error.hint = "did you mean " + *nearest + "? " + error.hint;
-        }
-        break;
-    }
-    return error;
+    return command_line_error(used.empty() ? "" : verb->get_name(), known, arguments, parser_says);
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -449,6 +444,7 @@ int main(int argc, char** argv) {
     add_calendar(app, all);
     add_sweep(app, all);
     add_sensitivity(app, all);
+    add_simulate(app, all);
     add_completion(app, all);
 
     const std::vector<std::string> arguments(argv + 1, argv + argc);

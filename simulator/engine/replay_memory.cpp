@@ -14,14 +14,6 @@ struct LiveUnit {
     bool is_head = false;
 };
 
-std::string text_of(const Schedule& s, std::size_t task) {
-    std::string text(name_of(s.kind[task]));
-    if (s.micro_batch[task] == no_micro_batch) return text;
-    if (s.shape.chunks > 1) text += " of chunk " + std::to_string(s.chunk[task]);
-    return text + (s.shape.chunks > 1 ? ", micro-batch " : " of micro-batch ") +
-           std::to_string(s.micro_batch[task]);
-}
-
 void add(BytesByKind& sum, const BytesByKind& other, double factor) {
     for (std::size_t i = 0; i < tensor_kind_count; ++i) {
         sum.amounts[i] += factor * other.amounts[i];
@@ -135,7 +127,7 @@ private:
         peak_.allocated = Bytes(bytes);
         peak_.phase = phase;
         peak_.at = t;
-        peak_.during = phase == Phase::init ? "init" : text_of(s_, task);
+        peak_.during = phase == Phase::init ? "init" : describe_task(s_, task);
         peak_.kinds = kinds(phase, bytes, running);
     }
 

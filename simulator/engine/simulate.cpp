@@ -100,6 +100,7 @@ Result<Simulation> simulate(const Evaluator& evaluator, const Layout& layout,
     out.critical = critical_path(step);
     if (options.spans) out.timeline = timeline_of(step);
     out.peaks = replay_memory(step, options.spans ? &out.timeline.counters : nullptr);
+    out.schedule = std::move(step.schedule);
     return out;
 }
 

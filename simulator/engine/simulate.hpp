@@ -39,7 +39,7 @@ struct MemoryPeak {
     BytesByKind kinds; ///< adds up to `allocated`
     Phase phase = Phase::forward;
     std::int64_t at = 0; ///< ns
-    std::string during;  ///< "backward of chunk 0, micro-batch 3"
+    std::string during;  ///< "backward of chunk 0, micro-batch 3, on stage 2"
 
     friend bool operator==(const MemoryPeak&, const MemoryPeak&) = default;
 };
@@ -64,6 +64,7 @@ struct Simulation {
     std::vector<MemoryPeak> peaks;       ///< by class of the placement
     std::vector<CriticalShare> critical; ///< by stage, then kind; adds up to step less overhead
                                          ///< unless stages step one after another
+    Schedule schedule;                   ///< that was played; spans name its tasks
     Timeline timeline;
 
     friend bool operator==(const Simulation&, const Simulation&) = default;

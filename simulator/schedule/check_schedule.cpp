@@ -4,16 +4,16 @@
 
 namespace shardplan::sim {
 
-namespace {
-
-std::string describe(const Schedule& s, std::size_t task) {
+std::string describe_task(const Schedule& s, std::size_t task) {
     std::string text(name_of(s.kind[task]));
-    text += " of chunk " + std::to_string(s.chunk[task]);
     if (s.micro_batch[task] != no_micro_batch) {
-        text += ", micro-batch " + std::to_string(s.micro_batch[task]);
+        text += " of chunk " + std::to_string(s.chunk[task]) + ", micro-batch " +
+                std::to_string(s.micro_batch[task]) + ",";
     }
-    return text + ", on stage " + std::to_string(s.stage[task]);
+    return text + " on stage " + std::to_string(s.stage[task]);
 }
+
+namespace {
 
 Error wrong(std::string what) {
     return {ErrorCode::bad_input, "schedule", std::move(what),
@@ -38,7 +38,7 @@ Status check_passes(const Schedule& s) {
         const auto kind = static_cast<std::size_t>(s.pass[task]);
         if (kind >= kinds || s.stage[task] >= stages || s.chunk[task] >= chunks ||
             s.micro_batch[task] >= micro_batches) {
-            return wrong(describe(s, task) + " lies outside the pipeline");
+            return wrong(describe_task(s, task) + " lies outside the pipeline");
         }
         ++seen[((kind * micro_batches + s.micro_batch[task]) * chunks + s.chunk[task]) * stages +
                s.stage[task]];
@@ -88,12 +88,13 @@ Status check_messages(const Schedule& s) {
             }
             if (s.micro_batch[on] != s.micro_batch[task] || s.pass[on] != s.pass[task] ||
                 taken[on]++ != 0) {
-                return wrong(describe(s, task) + " takes the message of " + describe(s, on));
+                return wrong(describe_task(s, task) + " takes the message of " +
+                             describe_task(s, on));
             }
             ++from;
         }
         if (receive && from != 1) {
-            return wrong(describe(s, task) + " waits for " + std::to_string(from) + " sends");
+            return wrong(describe_task(s, task) + " waits for " + std::to_string(from) + " sends");
         }
     }
     if (sends != receives) {
@@ -150,7 +151,7 @@ Status check_order(const Schedule& s) {
     for (std::size_t task = 0; task < n; ++task) {
         if (waits[task] > 0) {
             return wrong(std::to_string(n - ready.size()) + " tasks wait for one another, first " +
-                         describe(s, task));
+                         describe_task(s, task));
         }
     }
     return Done{};

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "simulator/schedule/pipeline_order.hpp"
@@ -160,6 +161,9 @@ Result<Schedule> make_schedule(const ScheduleInput& input);
 /// Errors: a pass that is missing or there twice, a send without its receive, a dependency that
 /// does not exist, tasks that wait for one another (in the order of their streams).
 Status check_schedule(const Schedule& schedule);
+
+/// "backward of chunk 1, micro-batch 3, on stage 2".
+std::string describe_task(const Schedule& schedule, std::size_t task);
 
 /// Index of a stream among all of the Schedule.
 inline std::size_t stream_index(const Schedule& s, std::size_t task) {

@@ -5,8 +5,11 @@
 
 #include <benchmark/benchmark.h>
 
+#include "simulator/engine/expand.hpp"
 #include "simulator/engine/fair_share.hpp"
 #include "simulator/engine/play.hpp"
+#include "simulator/engine/simulate.hpp"
+#include "tests/support/builders.hpp"
 
 namespace {
 
@@ -81,5 +84,90 @@ void FlowEventsOnSharedLinks(benchmark::State& state) {
     state.SetItemsProcessed(2 * state.iterations());
 }
 BENCHMARK(FlowEventsOnSharedLinks)->Arg(64)->Arg(256);
+
+/// 96 x (1 TFLOP at 400 TFLOP/s, then an all-reduce of 64 MiB in 1.2 ms) on 1,024 ranks.
+/// 0: one rank for all; 1: every rank on its own, each with a speed of its own.
+void ComputeAndAllReduceOn1024Ranks(benchmark::State& state) {
+    sim::ScheduleInput in;
+    in.shape = {sim::ScheduleKind::gpipe, 1, 1, 1};
+    sim::UnitSteps unit;
+    unit.forward.assign(96, {sim::StreamKind::tp, true, false});
+    in.unit_kinds = {unit};
+    in.units = {{{0}}};
+    in.optimizer = false;
+    const sim::RankGrid grid{1024, 1, 1, 1024};
+    const sim::Stragglers stragglers{0.02, 1};
+    std::int64_t events = 0;
+    for (auto _ : state) {
+        const auto schedule = sim::make_schedule(in);
+        sim::TaskCosts costs;
+        for (std::size_t i = 0; i < schedule->size(); ++i) {
+            const sim::TaskKind kind = schedule->kind[i];
+            costs.seconds.push_back(kind == sim::TaskKind::forward    ? 1e12 / 400e12
+                                    : kind == sim::TaskKind::exchange ? 1.2e-3
+                                                                      : 0.0);
+        }
+        if (state.range(0) == 0) {
+            sim::slow_down(*schedule, grid, stragglers, costs);
+            events = sim::play(sim::graph_of(*schedule), costs)->events;
+        } else {
+            const sim::TaskGraph graph = sim::expand(*schedule, grid);
+            events = sim::play(graph, sim::expand_costs(*schedule, costs, graph, grid, stragglers))
+                         ->events;
+        }
+    }
+    state.counters["events"] = static_cast<double>(events);
+}
+BENCHMARK(ComputeAndAllReduceOn1024Ranks)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+
+sim::ModelSpec llama_3_405b() {
+    sim::ModelSpec model = test::llama_3_70b();
+    sim::Part& trunk = model.parts.front();
+    trunk.hidden = 16384;
+    trunk.runs.front().count = 126;
+    for (sim::BlockKind& kind : model.block_kinds) {
+        kind.attention.heads = 128;
+        kind.ffn.width = 53248;
+    }
+    return model;
+}
+
+/// One step with per-layer exchanges, overlap with contention, spans and memory over time. Nodes
+/// of 8; 0: Llama-3 405B on 16,384 H100, one layer less on either end; else: Llama-3 70B at a fixed
+/// shape of layout on as many nodes.
+void SimulateStep(benchmark::State& state) {
+    const std::int64_t nodes = state.range(0);
+    const bool large = nodes == 0;
+    sim::LayoutTables tables;
+    const auto parsed = sim::parse_layout(
+        large ? "tp8,sp,pp16,v4,dp128,mb1,zero1,stages=7-8-8-8-8-8-8-8-8-8-8-8-8-8-8-7"
+              : "tp8,sp,pp8,v2,mb1,zero1",
+        "layout", tables);
+    const std::int64_t devices = large ? 16384 : 8 * nodes;
+    const sim::Scenario scenario =
+        test::scenario(large ? llama_3_405b() : test::llama_3_70b(), test::dgx_h100(devices / 8),
+                       test::job(8192, large ? 2048 : 32 * devices / 64), test::generic_stack());
+    const auto layout = sim::complete_layout(*parsed, devices, "layout");
+    const auto evaluator = sim::Evaluator::make(scenario, tables);
+    std::int64_t events = 0;
+    double seconds = 0.0;
+    std::size_t spans = 0;
+    for (auto _ : state) {
+        const auto s = sim::simulate(*evaluator, *layout);
+        events = s->events;
+        seconds = s->step.value();
+        spans = s->timeline.spans.size();
+    }
+    state.counters["events"] = static_cast<double>(events);
+    state.counters["spans"] = static_cast<double>(spans);
+    state.counters["step_s"] = seconds;
+}
+BENCHMARK(SimulateStep)
+    ->Arg(0)
+    ->Arg(8)
+    ->Arg(64)
+    ->Arg(512)
+    ->Arg(8192)
+    ->Unit(benchmark::kMillisecond);
 
 } // namespace
