@@ -177,4 +177,38 @@ Status check_schedule(const Schedule& s) {
     return status;
 }
 
+Status check_input(const ScheduleInput& in) {
+    const PipelineShape& shape = in.shape;
+    const auto bad = [](std::string what, std::string hint) {
+        return Error{ErrorCode::bad_input, "schedule", std::move(what), std::move(hint)};
+    };
+    if (shape.stages < 1 || shape.chunks < 1 || shape.micro_batches < 1) {
+        return bad("stages, chunks and micro-batches must be at least 1", "give every one of them");
+    }
+    if (std::min({in.lengths.forward, in.lengths.backward, in.lengths.weight}) < 1) {
+        return bad("lengths of passes must be at least 1", "leave them out, or scale them up");
+    }
+    if (in.units.size() != static_cast<std::size_t>(shape.stages)) {
+        return bad("units of " + std::to_string(in.units.size()) + " stages given for " +
+                       std::to_string(shape.stages),
+                   "give one list per stage");
+    }
+    for (const auto& stage : in.units) {
+        if (stage.size() != static_cast<std::size_t>(shape.chunks)) {
+            return bad("units of " + std::to_string(stage.size()) + " chunks given for " +
+                           std::to_string(shape.chunks),
+                       "give one list per chunk");
+        }
+        for (const auto& chunk : stage) {
+            for (const std::uint16_t unit : chunk) {
+                if (unit >= in.unit_kinds.size()) {
+                    return bad("unit kind " + std::to_string(unit) + " is not described",
+                               "describe it in unit_kinds");
+                }
+            }
+        }
+    }
+    return Done{};
+}
+
 } // namespace shardplan::sim

@@ -158,6 +158,9 @@ struct ScheduleInput {
 /// The tasks of one step. Errors: sizes of `units` that do not fit the shape; more than 2^31 tasks.
 Result<Schedule> make_schedule(const ScheduleInput& input);
 
+/// Sizes that do not fit together, as make_schedule refuses them.
+Status check_input(const ScheduleInput& input);
+
 /// Errors: a pass that is missing or there twice, a send without its receive, a dependency that
 /// does not exist, tasks that wait for one another (in the order of their streams).
 Status check_schedule(const Schedule& schedule);
