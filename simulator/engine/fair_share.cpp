@@ -8,7 +8,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 /// Rates this close are one rate: the filling adds up in another order than the one before it.
-constexpr double same = 1.0 - 1e-12;
+constexpr double same = 1.0 - 1e-9;
 
 } // namespace
 
