@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "simulator/schedule/pass_order.hpp"
 
@@ -161,21 +162,29 @@ private:
                 if (!is_bidirectional(shape_)) return {p - stage, p};
                 return {chunk == 0 ? p - stage : stage + 1, p + 1};
             case ScheduleKind::gpipe:
-                return {none, none};
             case ScheduleKind::one_f_one_b:
             case ScheduleKind::interleaved:
                 break;
         }
-        // a micro-batch that has entered must find room in every later chunk
-        return chunk == 0 ? Limits{2 * p - stage, none} : Limits{none, none};
+        return {none, none};
     }
 
     [[nodiscard]] bool may_begin(std::int32_t stage, std::int32_t chunk) const {
         const StageState& s = stages_[static_cast<std::size_t>(stage)];
+        if (!split_) {
+            // Passes in flight on the stage: the warm-up of even groups, and one group more for
+            // the one that is cut short. A micro-batch that has entered always goes on.
+            const auto sum = [](const std::vector<std::int32_t>& of) {
+                return std::accumulate(of.begin(), of.end(), std::int32_t{0});
+            };
+            const std::int32_t warm_up =
+                2 * (shape_.stages - stage - 1) + (shape_.chunks - 1) * shape_.stages;
+            return chunk > 0 || sum(s.begun) - sum(s.back) <= warm_up + shape_.stages;
+        }
         const auto c = static_cast<std::size_t>(chunk);
         const Limits limit = limits(stage, chunk);
         return s.begun[c] - s.back[c] < limit.to_backward &&
-               (!split_ || s.begun[c] - s.done[c] < limit.to_weight);
+               s.begun[c] - s.done[c] < limit.to_weight;
     }
 
     bool take(std::int32_t stage, PassKind kind, std::int32_t chunk, ScheduledPass& out) {
@@ -192,7 +201,9 @@ private:
         for (std::int32_t c = shape_.chunks - 1; c >= 0; --c) {
             if (take(stage, PassKind::backward, c, out)) return true;
         }
-        for (std::int32_t c = shape_.chunks - 1; c >= 0; --c) {
+        for (std::int32_t i = 0; i < shape_.chunks; ++i) {
+            // interleaved: the group that came first goes on; zero-bubble: what has come far does
+            const std::int32_t c = split_ ? shape_.chunks - 1 - i : i;
             if (may_begin(stage, c) && take(stage, PassKind::forward, c, out)) return true;
         }
         StageState& s = stages_[static_cast<std::size_t>(stage)];
