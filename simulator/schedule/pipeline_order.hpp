@@ -66,16 +66,16 @@ std::size_t way_length(const PipelineShape& shape);
 std::size_t step_on_way(const PipelineShape& shape, const Position& at);
 
 /// The passes of every stage in the order they start. GPipe, 1F1B and interleaved 1F1B are those of
-/// `pass_order`; so are zb-h1 and zb-h2, where the weight pass of micro-batch j follows the backward
-/// pass of j + i on stage i (zb-h2: j + 2 i), and what is left of them comes last. zb-v and dualpipe
-/// are what a greedy list scheduler does with passes of the given lengths: backward before forward
-/// before weight passes, with the live sets that the schedules allow (zb-v: p micro-batches on the
-/// stage; dualpipe: p - i of one direction and i + 1 of the other between F and B). No order so
-/// found can wait for itself. Where the groups of interleaved 1F1B do not come out even (p does not
-/// divide m), the order of `pass_order` can, and the greedy one is used, with one group more in
-/// flight than even groups have.
-/// Sources: Qi et al. 2023 (arXiv 2401.10241) and 2024 (arXiv 2405.15362), DeepSeek-V3 (arXiv
-/// 2412.19437), Narayanan et al. 2021 (arXiv 2104.04473).
+/// `pass_order`; so are zb-h1 and zb-h2, where the weight pass of micro-batch j follows the
+/// backward pass of j + i on stage i (zb-h2: j + 2 i), and what is left of them comes last. zb-v
+/// and dualpipe are what a greedy list scheduler does with passes of the given lengths: backward
+/// before forward before weight passes, with the live sets that the schedules allow (zb-v: p
+/// micro-batches on the stage; dualpipe: p - i of one direction and i + 1 of the other between F
+/// and B). No order so found can wait for itself. Where the groups of interleaved 1F1B do not come
+/// out even (p does not divide m), the order of `pass_order` can, and the greedy one is used, with
+/// one group more in flight than even groups have. Sources: Qi et al. 2023 (arXiv 2401.10241) and
+/// 2024 (arXiv 2405.15362), DeepSeek-V3 (arXiv 2412.19437), Narayanan et al. 2021 (arXiv
+/// 2104.04473).
 std::vector<std::vector<ScheduledPass>> pipeline_order(const PipelineShape& shape,
                                                        const PassLengths& lengths = {});
 
