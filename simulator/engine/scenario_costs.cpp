@@ -17,7 +17,8 @@ constexpr double unbounded = std::numeric_limits<double>::max();
 struct Step {
     double compute = 0.0;
     StreamKind stream = StreamKind::tp;
-    double comm = 0.0; ///< seconds; 0: none follows
+    double comm = 0.0;    ///< seconds; 0: none follows
+    bool gathers = false; ///< its results are what the next part works on
     double bytes = 0.0;
 };
 
@@ -31,6 +32,22 @@ StreamKind stream_of(Group group) {
         default:
             return StreamKind::tp;
     }
+}
+
+/// Does an operator need what this collective brings, or hand its own results to it?
+bool brings_input(Collective op) {
+    switch (op) {
+        case Collective::all_gather:
+        case Collective::broadcast:
+        case Collective::send_recv:
+            return true;
+        case Collective::all_reduce:
+        case Collective::reduce_scatter:
+        case Collective::reduce:
+        case Collective::all_to_all:
+            return false;
+    }
+    return false;
 }
 
 /// Share of the communication of a dimension that runs under compute; what the unit's own times
@@ -97,22 +114,28 @@ private:
 
     /// Compute and exchanges in the order a pass meets them.
     void walk(const OpList& ops, std::vector<Step>& forward, std::vector<Step>& backward) const {
-        const auto follow = [&](double compute, const std::vector<CommOp>& comms,
-                                std::vector<Step>& out) {
-            if (out.empty() || out.back().comm > 0.0) out.emplace_back();
-            out.back().compute += compute;
+        const auto communicate = [&](const std::vector<CommOp>& comms, bool gathers,
+                                     std::vector<Step>& out) {
             for (const CommOp& comm : comms) {
                 const GroupPath& path = path_in(parts_.paths, comm.group);
-                if (path.ranks <= 1) continue;
+                if (path.ranks <= 1 || brings_input(comm.op) != gathers) continue;
                 const auto count = static_cast<double>(comm.count);
                 const double seconds =
                     count * collective_time(path, comm.op, Bytes(comm.bytes)).value();
                 if (seconds <= 0.0) continue;
-                if (out.back().comm > 0.0) out.emplace_back();
+                if (out.empty() || out.back().comm > 0.0) out.emplace_back();
                 out.back().stream = stream_of(comm.group);
                 out.back().comm = seconds;
+                out.back().gathers = gathers;
                 out.back().bytes = count * sent_per_rank(path, comm.op, Bytes(comm.bytes)).value();
             }
+        };
+        const auto follow = [&](double compute, const std::vector<CommOp>& comms,
+                                std::vector<Step>& out) {
+            communicate(comms, true, out);
+            if (out.empty() || out.back().comm > 0.0) out.emplace_back();
+            out.back().compute += compute;
+            communicate(comms, false, out);
         };
         for (const Op& op : ops) {
             follow(op_cost(op, c_.rates).forward.device(), op.comm_forward, forward);
@@ -137,7 +160,10 @@ private:
                                  : step.stream == StreamKind::cp ? cp_share
                                                                  : 0.0;
             exchanges.push_back({step.comm * (1.0 - share), step.comm * share, step.bytes});
-            steps.push_back({step.stream, share<1.0, share> 0.0});
+            const bool waits = share < 1.0;
+            const auto side = step.gathers ? UnitSteps::Under::next : UnitSteps::Under::previous;
+            const auto under = share > 0.0 ? side : UnitSteps::Under::none;
+            steps.push_back({step.stream, waits, under});
             parts.push_back(0.0);
         }
         parts.back() += launch;

@@ -213,16 +213,27 @@ private:
                   const UnitSteps::Exchange& e) {
         StageState& stage = stages_[c.stage];
         std::uint32_t before = stage.last_compute;
-        if (e.before) {
+        if (e.waits) {
             const std::uint32_t id = add(TaskKind::exchange, e.stream, c, unit, 2 * number);
             depend(id, before);
             stage.blockers.push_back(id);
             before = id;
         }
-        if (e.under) {
+        if (e.under == UnitSteps::Under::next) {
             under_ = add(TaskKind::exchange, e.stream, c, unit, 2 * number + 1);
             depend(under_, before);
         }
+    }
+    /// The share of the exchange after a part of compute that runs beside it.
+    std::uint32_t exchange_beside(const PassContext& c, std::size_t unit, std::size_t number,
+                                  const UnitSteps::Exchange& e) {
+        if (e.under != UnitSteps::Under::previous) return none;
+        const StageState& stage = stages_[c.stage];
+        const std::uint32_t id = add(TaskKind::exchange, e.stream, c, unit, 2 * number + 1);
+        depend(id, stage.last_compute);
+        for (const std::uint32_t blocker : stage.blockers)
+            depend(id, blocker);
+        return id;
     }
     void run_unit(const PassContext& c, std::size_t unit) {
         static const std::vector<UnitSteps::Exchange> nothing;
@@ -238,10 +249,13 @@ private:
             const std::uint32_t needed = std::exchange(under_, none);
             const std::uint32_t before = needed_;
             needed_ = needed;
+            if (before != none) stages_[c.stage].blockers.push_back(before);
+            const bool last = i == exchanges.size();
+            const std::uint32_t beside = last ? none : exchange_beside(c, unit, i, exchanges[i]);
             const std::uint32_t id = add_compute(kind, c, unit, i);
             if (first_of_pass_ == none) first_of_pass_ = id;
-            depend(id, before);
-            if (i < exchanges.size()) exchange(c, unit, i, exchanges[i]);
+            if (beside != none) stages_[c.stage].blockers.push_back(beside);
+            if (!last) exchange(c, unit, i, exchanges[i]);
         }
     }
 

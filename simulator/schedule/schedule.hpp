@@ -100,13 +100,15 @@ struct Schedule {
 };
 
 /// What one unit does in a pass, in order: a part of its compute, then an exchange on the given
-/// stream, and so on; one more part of compute than exchanges. An exchange may also have a share
-/// that runs under the next part of compute (`under`).
+/// stream, and so on; one more part of compute than exchanges. An exchange may have a share that
+/// runs piece by piece under a part of compute: the next one, which takes in what has arrived, or
+/// the one before, whose results go out as they come.
 struct UnitSteps {
+    enum class Under : std::uint8_t { none, next, previous };
     struct Exchange {
         StreamKind stream = StreamKind::tp;
-        bool before = true; ///< has a share that compute waits for
-        bool under = false; ///< has a share that runs under the next part of compute
+        bool waits = true; ///< has a share that compute waits for
+        Under under = Under::none;
         friend bool operator==(const Exchange&, const Exchange&) = default;
     };
     std::vector<Exchange> forward;

@@ -91,7 +91,7 @@ void ComputeAndAllReduceOn1024Ranks(benchmark::State& state) {
     sim::ScheduleInput in;
     in.shape = {sim::ScheduleKind::gpipe, 1, 1, 1};
     sim::UnitSteps unit;
-    unit.forward.assign(96, {sim::StreamKind::tp, true, false});
+    unit.forward.assign(96, {sim::StreamKind::tp, true, sim::UnitSteps::Under::none});
     in.unit_kinds = {unit};
     in.units = {{{0}}};
     in.optimizer = false;

@@ -47,9 +47,9 @@ double relative(const Case& c, const SimulateOptions& options = {}) {
 }
 
 TEST(Simulate, EqualsTheEstimateWithoutPipeline) {
-    for (const char* text : {"tp8,sp,dp8,mb1,zero1", "dp64,mb1,zero2", "dp64,mb1,zero3",
-                             "dp64,mb1,zero3,rc=full", "tp8,sp,dp8,mb1,rc=selective",
-                             "tp8,dp8,mb1,zero1,off=opt:1.0:host"}) {
+    for (const char* text :
+         {"tp8,sp,dp8,mb1,zero1", "dp64,mb1,zero2", "dp64,mb1,zero3", "dp64,mb1,zero3,rc=full",
+          "tp8,sp,dp8,mb1,rc=selective", "tp8,dp8,mb1,zero1,off=opt:1.0:host"}) {
         EXPECT_NEAR(0.0, relative(equal_stages(text)), 1e-9) << text;
         EXPECT_NEAR(0.0, relative(llama_70b(text)), 1e-9) << text;
     }
@@ -117,7 +117,8 @@ TEST(Simulate, ActivityOfAStageAddsUpToTheStep) {
                 EXPECT_LE(a.utilisation, 1.0);
             }
             double critical = 0.0;
-            for (const CriticalShare& share : s->critical) critical += share.seconds.value();
+            for (const CriticalShare& share : s->critical)
+                critical += share.seconds.value();
             EXPECT_NEAR(step, critical, 1e-9 * step) << text;
         }
     }

@@ -35,7 +35,8 @@ TEST(Stragglers, TheSlowestOfAClassIsTheLargestOfAsManyDraws) {
         for (std::uint64_t seed = 0; seed < seeds; ++seed) {
             const Stragglers s{0.05, seed};
             double most = 0.0;
-            for (std::int64_t r = 0; r < ranks; ++r) most = std::max(most, s.factor(0, r));
+            for (std::int64_t r = 0; r < ranks; ++r)
+                most = std::max(most, s.factor(0, r));
             drawn += most;
             direct += s.slowest(0, ranks);
         }
@@ -53,7 +54,7 @@ Rounds rounds_of(std::size_t rounds, double compute, double reduce) {
     Rounds out;
     out.input.shape = {ScheduleKind::gpipe, 1, 1, 1};
     UnitSteps unit;
-    unit.forward.assign(rounds, {StreamKind::tp, true, false});
+    unit.forward.assign(rounds, {StreamKind::tp, true, UnitSteps::Under::none});
     out.input.unit_kinds = {unit};
     out.input.units = {{{0}}};
     out.input.optimizer = false;
@@ -71,8 +72,7 @@ TEST(Stragglers, AnAllReduceWaitsForTheSlowestRankEveryTime) {
     const RankGrid grid{8, 1, 1, 8};
     const Stragglers stragglers{0.1, 9};
     const TaskGraph graph = expand(r.schedule, grid);
-    const auto p =
-        play(graph, expand_costs(r.schedule, r.costs, graph, grid, stragglers));
+    const auto p = play(graph, expand_costs(r.schedule, r.costs, graph, grid, stragglers));
     ASSERT_TRUE(p);
     double slowest = 0.0;
     for (std::int64_t rank = 0; rank < 8; ++rank) {

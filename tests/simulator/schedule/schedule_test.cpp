@@ -56,8 +56,10 @@ TEST(Schedule, RandomShapesWithEveryKindOfTrafficAreValid) {
     for (int round = 0; round < 600; ++round) {
         ScheduleInput in = input(all_kinds[random() % 7], pick(1, 7), pick(1, 3), pick(1, 17));
         in.unit_kinds = {UnitSteps{},
-                         {{{StreamKind::tp, true, false}, {StreamKind::ep, true, true}},
-                          {{StreamKind::tp, false, true}, {StreamKind::tp, false, true}}}};
+                         {{{StreamKind::tp, true, UnitSteps::Under::none},
+                           {StreamKind::ep, true, UnitSteps::Under::next}},
+                          {{StreamKind::tp, false, UnitSteps::Under::previous},
+                           {StreamKind::tp, false, UnitSteps::Under::next}}}};
         for (auto& stage : in.units) {
             for (auto& chunk : stage) {
                 chunk.clear();
