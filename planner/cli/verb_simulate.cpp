@@ -196,7 +196,8 @@ sim::Result<Answer> answer_from(const SimulateVerbOptions& options, Study& study
     auto simulation = sim::simulate(*evaluator, *layout, how);
     if (!simulation) {
         sim::Error error = std::move(simulation).error();
-        error.where = "--max-events " + std::to_string(options.most_events);
+        error.where = options.every_rank ? "--no-collapse"
+                                         : "--max-events " + std::to_string(options.most_events);
         return error;
     }
     return Answer{priced->layout, std::move(*simulation), std::move(priced->estimate)};

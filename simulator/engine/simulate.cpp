@@ -20,12 +20,14 @@ RankGrid grid_of(const Layout& layout) {
     return grid;
 }
 
-Error too_many(double tasks, const SimulateOptions& options) {
+/// A task takes about 85 bytes, so these are about 2 GB.
+constexpr std::int64_t most_tasks = 25'000'000;
+
+Error too_many(std::int64_t tasks, std::int64_t allowed) {
     return {ErrorCode::bad_input, "simulation",
-            "playing every rank needs at least " +
-                std::to_string(static_cast<std::int64_t>(tasks)) + " events, more than " +
-                std::to_string(options.most_events),
-            "allow more events, or play one rank per class"};
+            "playing every rank needs " + std::to_string(tasks) + " tasks, more than " +
+                std::to_string(allowed),
+            "play one rank per class, or fewer ranks or micro-batches"};
 }
 
 /// The rank of a stage whose last task ends last.
@@ -37,7 +39,7 @@ std::size_t slowest_rank(const PlayedStep& step) {
     return step.decisive(last) % step.ranks;
 }
 
-/// Fills graph and play. The ids of tasks are 32 bits wide.
+/// Fills graph and play.
 Status play_step(const SimulateOptions& options, PlayedStep& step) {
     const Stragglers stragglers{options.straggler_sigma, options.seed};
     const PlayOptions bound{options.most_events};
@@ -49,12 +51,9 @@ Status play_step(const SimulateOptions& options, PlayedStep& step) {
         step.play = std::move(*played);
         return Done{};
     }
-    const double tasks =
-        static_cast<double>(step.schedule.size()) * static_cast<double>(step.grid.ranks());
-    constexpr double most_ids = 4e9;
-    if (tasks > std::min(most_ids, static_cast<double>(options.most_events))) {
-        return too_many(tasks, options);
-    }
+    const std::int64_t tasks = static_cast<std::int64_t>(step.schedule.size()) * step.grid.ranks();
+    const std::int64_t allowed = std::min(most_tasks, options.most_events);
+    if (tasks > allowed) return too_many(tasks, allowed);
     step.ranks = static_cast<std::size_t>(step.grid.ranks());
     step.graph = expand(step.schedule, step.grid);
     const TaskCosts costs =
