@@ -51,7 +51,7 @@ struct TaskCosts {
     // --- flows ---
     LinkTable links;
     std::vector<std::uint32_t> route; ///< by task; no_route: over no link that others use
-    std::vector<double> bytes;        ///< by task: over every link of its route
+    std::vector<double> bytes;        ///< by task: sent; with a route, over every link of it
 };
 
 struct PlayOptions {

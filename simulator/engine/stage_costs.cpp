@@ -48,16 +48,17 @@ public:
         const std::size_t n = s_.size();
         out_.seconds.resize(n);
         const bool links = !c_.routes.empty();
+        out_.bytes.assign(n, 0.0);
         if (links) {
             out_.links = c_.links;
             out_.route.assign(n, no_route);
-            out_.bytes.assign(n, 0.0);
         }
         const bool slows = c_.taken_units > 0.0F || c_.taken_bandwidth > 0.0F;
         if (slows) prepare_slowing();
         for (std::size_t task = 0; task < n; ++task) {
             bytes_ = 0.0;
             out_.seconds[task] = seconds_of(task);
+            out_.bytes[task] = bytes_;
             if (links && bytes_ > 0.0) {
                 out_.route[task] = route_of(task);
                 out_.bytes[task] = on_route(out_.route[task], out_.seconds[task]);

@@ -49,7 +49,6 @@ WaitCause cause_of(const PlayedStep& step, std::size_t id) {
 
 /// Bytes per second that the flows of a stage put on its links, by kind of stream.
 void add_loads(const PlayedStep& step, std::vector<Counter>& counters) {
-    if (step.costs.route.empty()) return;
     for (std::int32_t stage = 0; stage < step.schedule.shape.stages; ++stage) {
         std::vector<std::pair<std::int64_t, double>> changes;
         for (std::size_t stream = 0; stream < stream_kind_count; ++stream) {
@@ -113,7 +112,7 @@ Timeline timeline_of(const PlayedStep& step) {
                     if (t0 == t1) continue;
                     out.spans.push_back(
                         {track, task, s.kind[task], cause_of(step, id), t0, t1,
-                         step.costs.bytes.empty() ? 0.0 : step.costs.bytes[task],
+                         step.costs.bytes[task],
                          flops_of(step.scenario.input, s, step.scenario.costs, task)});
                 }
             }

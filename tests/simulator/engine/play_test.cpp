@@ -123,6 +123,52 @@ TEST(Play, SaysSoWhenTasksWaitForOneAnother) {
     EXPECT_NE(std::string::npos, p.error().what.find("2 tasks wait for one another"));
 }
 
+TEST(Play, NoTaskEndsEarlierBecauseOthersUseItsLinksAndItsDevice) {
+    std::mt19937 random(21);
+    const auto share = [&](int most) {
+        return static_cast<float>(random() % 10) * 0.01F * static_cast<float>(most);
+    };
+    for (int round = 0; round < 100; ++round) {
+        constexpr std::uint32_t devices = 3;
+        constexpr std::uint32_t per_device = 3; // compute and two of communication
+        std::vector<std::pair<std::uint32_t, std::vector<std::uint32_t>>> tasks;
+        TaskCosts alone;
+        TaskCosts shared;
+        shared.links.capacity = {10.0, 20.0, 5.0};
+        for (std::uint32_t link = 0; link < 3; ++link)
+            shared.links.add_route({link, (link + 1) % 3});
+        for (std::uint32_t i = 0; i < 120; ++i) {
+            const auto stream = static_cast<std::uint32_t>(random() % (devices * per_device));
+            std::vector<std::uint32_t> waits;
+            if (i > 0 && random() % 2 == 0)
+                waits.push_back(static_cast<std::uint32_t>(random() % i));
+            tasks.emplace_back(stream, waits);
+            const bool compute = stream % per_device == 0;
+            const double seconds = 0.1 * static_cast<double>(random() % 20);
+            alone.seconds.push_back(seconds);
+            shared.route.push_back(
+                compute || random() % 3 == 0 ? no_route : static_cast<std::uint32_t>(random() % 3));
+            shared.bytes.push_back(seconds * 4.0);
+            shared.takes_units.push_back(compute ? 0.0F : share(4));
+            shared.takes_bandwidth.push_back(compute ? 0.0F : share(3));
+            shared.bandwidth_bound.push_back(compute ? share(10) : 0.0F);
+        }
+        shared.seconds = alone.seconds;
+        for (std::uint32_t stream = 0; stream < devices * per_device; ++stream) {
+            shared.device.push_back(stream / per_device);
+            shared.is_compute.push_back(stream % per_device == 0 ? 1 : 0);
+        }
+        const TaskGraph g = graph(devices * per_device, tasks);
+        const auto free = play(g, alone);
+        const auto busy = play(g, shared);
+        ASSERT_TRUE(free && busy);
+        for (std::size_t i = 0; i < tasks.size(); ++i) {
+            EXPECT_GE(busy->finish[i] * (1.0 + 1e-12), free->finish[i]) << round << " " << i;
+            EXPECT_GE(busy->finish[i], busy->start[i]);
+        }
+    }
+}
+
 /// A pipeline whose stages take what `pass` says; all of a stage's passes are alike. From the first
 /// start to the last end of the stage where this is longest: the time between two steps.
 double pipeline_seconds(ScheduleKind kind, const std::vector<StagePass>& pass, std::int64_t m,

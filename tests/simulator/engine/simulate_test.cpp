@@ -160,6 +160,24 @@ TEST(Simulate, EveryRankOnItsOwnTakesExactlyAsLongAsOnePerClass) {
     }
 }
 
+TEST(Simulate, EveryRankOnItsOwnExchangesTokensAndContextAsOneOfItsClassDoes) {
+    SimulateOptions all;
+    all.every_rank = true;
+    for (const char* text : {"tp1,pp2,ep8,dp32,mb1,zero1", "tp2,pp2,cp2,ep4,dp8,mb1",
+                             "tp2,sp,cp2:a2a,ep4,etp1,dp16,mb1,zero1"}) {
+        for (const bool overlap : {false, true}) {
+            const Case c = make_case(
+                test::scenario(test::mixtral_8x7b(), test::dgx_h100(8), test::job(4096, 128)), text,
+                overlap);
+            const auto one = simulate(c.evaluator, c.layout);
+            const auto every = simulate(c.evaluator, c.layout, all);
+            ASSERT_TRUE(one && every) << text;
+            EXPECT_EQ(one->step.value(), every->step.value()) << text << " " << overlap;
+            EXPECT_NEAR(0.0, relative(c), overlap ? 0.05 : 1e-6) << text;
+        }
+    }
+}
+
 TEST(Simulate, StragglersOfAClassCostWhatDrawingEveryRankCosts) {
     const Case c = equal_stages("tp2,pp2,dp16,mb1", false, 256);
     double one = 0.0;
