@@ -81,6 +81,14 @@ inline constexpr VerbHelp calibrate = {
     "the\n"
     "others. The same records give the same bytes, however many threads work.\n"};
 
+inline constexpr VerbHelp simulate = {
+    "simulate", "one step event by event: what waits for what, memory over time",
+    "  shardplan simulate plan.shardplan.json --trace step.json --html step.html\n"
+    "  shardplan simulate -m llama-3-70b -c dgx-h100 -g 64 --layout tp8,sp,pp4,v2,mb1,zero1\n"
+    "  shardplan simulate -m llama-3-8b -c dgx-h100 -g 16 --no-collapse --stragglers 2%\n"
+    "A trace opens in ui.perfetto.dev, a page in any browser. Ranks that do the same are played\n"
+    "once; --no-collapse plays each on its own. Exit code 1: the layout does not fit.\n"};
+
 inline constexpr VerbHelp completion = {"completion", "a script that completes command lines",
                                         "  source <(shardplan completion bash)\n"
                                         "  shardplan completion fish | source\n"};

@@ -9,12 +9,11 @@
 #include <CLI/CLI.hpp>
 #include <unistd.h>
 
+#include "planner/cli/command_line_error.hpp"
 #include "planner/cli/completion.hpp"
 #include "planner/cli/empty_value.hpp"
 #include "planner/cli/flags/analysis.hpp"
 #include "planner/cli/flags/measured.hpp"
-#include "simulator/units/in_quotes.hpp"
-#include "simulator/units/nearest.hpp"
 
 namespace {
 
@@ -177,31 +176,7 @@ sim::Error explain(const CLI::App& app, const std::vector<std::string>& argument
             known.push_back("--" + name);
         }
     }
-    sim::Error error{sim::ErrorCode::bad_input, "command line", parser_says,
-                     used.empty() ? "see `shardplan --help`"
-                                  : "see `shardplan " + verb->get_name() + " --help`"};
-    if (arguments.empty()) {
-        error.what = "a verb is missing";
-        error.hint =
-            "start with `shardplan plan --model llama-3-70b --cluster dgx-h100`, or see "
-            "`shardplan --help`";
-        return error;
-    }
-    for (const std::string& argument : arguments) {
-        const std::string name = argument.substr(0, argument.find('='));
-        const bool is_flag = name.rfind("--", 0) == 0 && name.size() > 2;
-        if (std::find(known.begin(), known.end(), name) != known.end() ||
-            (!is_flag && !used.empty())) {
-            continue;
-        }
-        error.what =
-            is_flag ? "there is no flag " + name : "there is no verb " + sim::in_quotes(name);
-        if (const auto nearest = sim::nearest_name(name, known)) {
-            error.hint = "did you mean " + *nearest + "? " + error.hint;
-        }
-        break;
-    }
-    return error;
+    return command_line_error(used.empty() ? "" : verb->get_name(), known, arguments, parser_says);
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -231,6 +206,7 @@ int main(int argc, char** argv) {
     add_calendar(app, all);
     add_sweep(app, all);
     add_sensitivity(app, all);
+    add_simulate(app, all);
     add_calibrate(app, all);
     add_completion(app, all);
 

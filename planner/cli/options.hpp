@@ -149,6 +149,19 @@ struct CalendarOptions {
     LossOptions losses = {};
 };
 
+struct SimulateVerbOptions {
+    std::string document; ///< a plan file; or empty, and the scenario is given
+    std::int64_t plan = 1;
+    ScenarioOptions scenario;
+    std::string layout; ///< empty: that of the file, or the best one
+    std::string trace;  ///< Chrome trace file to write
+    std::string html;   ///< page to write
+    bool every_rank = false;
+    std::string stragglers; ///< spread of the ranks' speed, "2%"; empty: none
+    std::int64_t seed = 1;
+    std::int64_t most_events = 1'000'000'000;
+};
+
 struct ValidateOptions {
     std::string runs;
     std::vector<std::string> by;

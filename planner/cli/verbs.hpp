@@ -30,6 +30,8 @@ int run_sensitivity(const SensitivityOptions& options, const Console& console);
 int run_fit(const FitOptions& options, const Console& console);
 /// Days, losses, cost and energy of the whole run. "No": the layout does not fit.
 int run_calendar(const CalendarOptions& options, const Console& console);
+/// One step played event by event. "No": the layout does not fit.
+int run_simulate(const SimulateVerbOptions& options, const Console& console);
 /// Published runs predicted and compared.
 int run_validate(const ValidateOptions& options, const Console& console);
 /// Constants fitted to published runs.

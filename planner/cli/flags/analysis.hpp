@@ -2,7 +2,8 @@
 
 #include "planner/cli/flags/common.hpp"
 
-/// Flags of the verbs that ask about a plan: diff, fit, calendar, sweep, sensitivity.
+/// Flags of the verbs that ask about a plan: diff, fit, calendar, sweep, sensitivity,
+/// simulate.
 namespace shardplan::plan::cli {
 
 inline void add_analysts(CLI::App& app, Everything& all) {
@@ -87,6 +88,25 @@ inline void add_sensitivity(CLI::App& app, Everything& all) {
         all.verb = [&all](const Console& console) {
             return run_sensitivity(all.sensitivity, console);
         };
+    });
+}
+
+inline void add_simulate(CLI::App& app, Everything& all) {
+    SimulateVerbOptions& o = all.simulate;
+    CLI::App* verb = add_verb(app, all, help::simulate);
+    verb->add_option("plan-file", o.document, "what `plan -o` wrote");
+    verb->add_option("--plan", o.plan, "which plan of the file, from 1")->default_str("1");
+    verb->add_option("--layout,-l", o.layout, "another layout; without a file the best one");
+    verb->add_option("--trace", o.trace, "write a Chrome trace")->type_name("FILE");
+    verb->add_option("--html", o.html, "write a page with the timeline")->type_name("FILE");
+    verb->add_flag("--no-collapse", o.every_rank, "play every rank on its own");
+    verb->add_option("--stragglers", o.stragglers, "spread of the ranks' speed, as in 2%");
+    verb->add_option("--seed", o.seed, "of the ranks' speeds")->default_str("1");
+    verb->add_option("--max-events", o.most_events, "give up after as many")->default_str("1e9");
+    add_scenario(verb, o.scenario, false);
+    verb->callback([&all] {
+        need_subject("simulate", all.simulate.document, all.simulate.scenario);
+        all.verb = [&all](const Console& console) { return run_simulate(all.simulate, console); };
     });
 }
 

@@ -35,6 +35,7 @@ struct Everything {
     std::string shell;
     SweepOptions sweep;
     SensitivityOptions sensitivity;
+    SimulateVerbOptions simulate;
     ValidateOptions validate;
     CalibrateVerbOptions calibrate;
     std::function<int(const Console&)> verb;

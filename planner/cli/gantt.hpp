@@ -1,0 +1,16 @@
+#pragma once
+
+#include <ostream>
+
+#include "simulator/engine/simulate.hpp"
+
+namespace shardplan::plan::cli {
+
+/// The stream of compute of every stage, one row each, `width` characters of equal time: F, B, W
+/// for passes (where they are too short to be seen, the beginning and the end of the step), o for
+/// the optimizer, c for communication that compute waits for, a dot for waiting, whatever fills
+/// most of the character's time.
+void print_gantt(std::ostream& out, const sim::Simulation& simulation, std::size_t width,
+                 bool color);
+
+} // namespace shardplan::plan::cli

@@ -1,0 +1,258 @@
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/analysis/timeline_page.hpp"
+#include "planner/analysis/vary.hpp"
+#include "planner/cli/gantt.hpp"
+#include "planner/cli/present.hpp"
+#include "planner/cli/study.hpp"
+#include "planner/cli/table.hpp"
+#include "planner/cli/verbs.hpp"
+#include "simulator/engine/simulate.hpp"
+#include "simulator/io/file.hpp"
+#include "simulator/io/trace.hpp"
+#include "simulator/units/text.hpp"
+
+namespace shardplan::plan::cli {
+namespace {
+
+/// Characters of the chart: a terminal of 100 columns, less the stage.
+constexpr std::size_t chart_width = 92;
+/// More stages than fit on a screen are shown by their slowest ones.
+constexpr std::size_t most_rows = 16;
+
+/// A step as it was simulated, beside what the estimate says.
+struct Answer {
+    std::string layout;
+    sim::Simulation simulation;
+    sim::Estimate estimate;
+};
+
+bool is_shown(const Answer& a, sim::TimeKind kind) {
+    return std::any_of(a.simulation.stages.begin(), a.simulation.stages.end(),
+                       [&](const sim::StageActivity& s) { return s.exposed[kind].value() > 0.0; });
+}
+
+void print_stages(const Console& console, const Answer& a) {
+    std::vector<Table::Column> columns = {
+        {"stage", Align::right}, {"busy", Align::right}, {"used", Align::right}};
+    std::vector<sim::TimeKind> kinds;
+    for (std::size_t k = 0; k < sim::time_kind_count; ++k) {
+        const auto kind = static_cast<sim::TimeKind>(k);
+        if (!is_shown(a, kind)) continue;
+        kinds.push_back(kind);
+        columns.push_back({"waits: " + std::string(name_of(kind)), Align::right});
+    }
+    columns.push_back({"memory peak", Align::right});
+    columns.push_back({"during"});
+    Table table(std::move(columns));
+    for (std::size_t i = 0; i < std::min(most_rows, a.simulation.stages.size()); ++i) {
+        const sim::StageActivity& stage = a.simulation.stages[i];
+        std::vector<Cell> row = {std::to_string(stage.stage),
+                                 sim::to_text(stage.busy),
+                                 {percent(stage.utilisation), Style::strong}};
+        for (const sim::TimeKind kind : kinds) {
+            row.emplace_back(sim::to_text(stage.exposed[kind]));
+        }
+        const auto peak =
+            std::find_if(a.simulation.peaks.begin(), a.simulation.peaks.end(),
+                         [&](const sim::MemoryPeak& p) { return p.stage == stage.stage; });
+        if (peak != a.simulation.peaks.end()) {
+            row.emplace_back(sim::to_text(peak->allocated));
+            row.emplace_back(peak->during, Style::faint);
+        }
+        table.add(std::move(row));
+    }
+    table.print(console.out, console.color);
+    if (a.simulation.stages.size() > most_rows) {
+        console.out << fmt::format("and {} more stages; --json lists all\n",
+                                   a.simulation.stages.size() - most_rows);
+    }
+}
+
+void print_critical(const Console& console, const Answer& a) {
+    sim::SecondsByKind sums;
+    sim::Seconds all;
+    for (const sim::CriticalShare& share : a.simulation.critical) {
+        sums[share.kind] += share.seconds;
+        all += share.seconds;
+    }
+    Table table({{"on the critical path"}, {"", Align::right}, {"", Align::right}});
+    for (std::size_t k = 0; k < sim::time_kind_count; ++k) {
+        const sim::Seconds seconds = sums.amounts[k];
+        if (seconds.value() <= 0.0) continue;
+        const auto kind = static_cast<sim::TimeKind>(k);
+        table.add({kind == sim::TimeKind::gemm ? "passes" : std::string(name_of(kind)),
+                   sim::to_text(seconds), percent(seconds / all)});
+    }
+    table.print(console.out, console.color);
+}
+
+void print_text(const Console& console, const Answer& a) {
+    const sim::Simulation& s = a.simulation;
+    console.out << styled(a.layout, Style::strong, console.color) << '\n';
+    const double estimate = a.estimate.time.total.value.value();
+    console.out << fmt::format(
+        "step {} simulated, {} estimated ({:+.2f} %); {} tasks, {} events\n\n",
+        sim::to_text(s.step), sim::to_text(a.estimate.time.total.value),
+        100.0 * (s.step.value() / estimate - 1.0), s.tasks, s.events);
+    print_gantt(console.out, s, chart_width, console.color);
+    console.out << '\n';
+    print_stages(console, a);
+    console.out << '\n';
+    print_critical(console, a);
+    print_warnings(console.out, a.estimate.warnings, console.color);
+}
+
+void write_times(sim::JsonWriter& json, std::string_view key, const sim::SecondsByKind& times) {
+    json.begin_object(key);
+    for (std::size_t k = 0; k < sim::time_kind_count; ++k) {
+        if (times.amounts[k].value() > 0.0) {
+            json.member(std::string(name_of(static_cast<sim::TimeKind>(k))) + "_s",
+                        times.amounts[k].value());
+        }
+    }
+    json.end_object();
+}
+
+void print_json(const Console& console, const Answer& a) {
+    const sim::Simulation& s = a.simulation;
+    sim::JsonWriter json;
+    json.begin_object()
+        .member("layout", a.layout)
+        .member("simulated_step_time_s", s.step.value())
+        .member("estimated_step_time_s", a.estimate.time.total.value.value())
+        .member("overhead_s", s.overhead.value())
+        .member("tasks", s.tasks)
+        .member("events", s.events);
+    json.begin_array("stages");
+    for (const sim::StageActivity& stage : s.stages) {
+        json.begin_object()
+            .member("stage", stage.stage)
+            .member("busy_s", stage.busy.value())
+            .member("slowed_s", stage.slowed.value())
+            .member("utilisation", stage.utilisation);
+        write_times(json, "waits", stage.exposed);
+        json.end_object();
+    }
+    json.end_array().begin_array("memory_peaks");
+    for (const sim::MemoryPeak& peak : s.peaks) {
+        json.begin_object()
+            .member("stage", peak.stage)
+            .member("node_group", peak.node_group)
+            .member("allocated_bytes", peak.allocated.value())
+            .member("phase", name_of(peak.phase))
+            .member("at_ns", peak.at)
+            .member("during", peak.during);
+        json.begin_object("kinds");
+        for (std::size_t k = 0; k < sim::tensor_kind_count; ++k) {
+            if (peak.kinds.amounts[k].value() != 0.0) {
+                json.member(name_of(static_cast<sim::TensorKind>(k)),
+                            peak.kinds.amounts[k].value());
+            }
+        }
+        json.end_object().end_object();
+    }
+    json.end_array().begin_array("critical_path");
+    for (const sim::CriticalShare& share : s.critical) {
+        json.begin_object()
+            .member("stage", share.stage)
+            .member("kind", share.kind == sim::TimeKind::gemm ? std::string_view("passes")
+                                                              : name_of(share.kind))
+            .member("seconds", share.seconds.value())
+            .end_object();
+    }
+    json.end_array().end_object();
+    console.out << json.str();
+}
+
+sim::Result<Answer> answer_from(const SimulateVerbOptions& options, Study& study) {
+    auto priced = price_legal_layout(study.scenario, study.layout, "--layout");
+    if (!priced) {
+        return std::move(priced).error();
+    }
+    sim::LayoutTables tables;
+    const auto layout = layout_for(study.layout, "--layout", study.scenario, tables);
+    if (!layout) {
+        return layout.error();
+    }
+    const auto evaluator = sim::Evaluator::make(study.scenario, std::move(tables));
+    if (!evaluator) {
+        return evaluator.error();
+    }
+    sim::SimulateOptions how;
+    how.every_rank = options.every_rank;
+    how.seed = static_cast<std::uint64_t>(options.seed);
+    how.most_events = options.most_events;
+    if (!options.stragglers.empty()) {
+        const auto sigma = share_from(options.stragglers, "--stragglers");
+        if (!sigma) {
+            return sigma.error();
+        }
+        how.straggler_sigma = *sigma;
+    }
+    auto simulation = sim::simulate(*evaluator, *layout, how);
+    if (!simulation) {
+        sim::Error error = std::move(simulation).error();
+        error.where = options.every_rank ? "--no-collapse"
+                                         : "--max-events " + std::to_string(options.most_events);
+        return error;
+    }
+    return Answer{priced->layout, std::move(*simulation), std::move(priced->estimate)};
+}
+
+/// Writes the files that were asked for.
+sim::Status write_files(const SimulateVerbOptions& options, const Answer& a,
+                        const Console& console) {
+    const auto write = [&](const std::string& path, auto&& text) -> sim::Status {
+        if (path.empty()) {
+            return sim::Done{};
+        }
+        if (auto status = sim::write_file(path, text()); !status) {
+            return status;
+        }
+        console.err << "wrote " << path << '\n';
+        return sim::Done{};
+    };
+    if (auto status =
+            write(options.trace,
+                  [&] { return sim::trace_json(a.simulation.timeline, a.simulation.schedule); });
+        !status) {
+        return status;
+    }
+    return write(options.html, [&] { return timeline_page(a.simulation, a.layout); });
+}
+
+} // namespace
+
+int run_simulate(const SimulateVerbOptions& options, const Console& console) {
+    auto study = study_from(options.document, options.plan, options.scenario, options.layout);
+    if (!study) {
+        return fail(console, study.error());
+    }
+    const auto found = find_layout(*study);
+    if (!found) {
+        return fail(console, found.error());
+    }
+    if (!*found) {
+        console.err << "no layout fits, so there is no step to simulate; see `shardplan fit`\n";
+        return console.no();
+    }
+    const auto answer = answer_from(options, *study);
+    if (!answer) {
+        return fail(console, answer.error());
+    }
+    if (const auto status = write_files(options, *answer, console); !status) {
+        return fail(console, status.error());
+    }
+    if (console.json) {
+        print_json(console, *answer);
+    } else {
+        print_text(console, *answer);
+    }
+    return answer->estimate.verdict == sim::Verdict::does_not_fit ? console.no() : exit_code::yes;
+}
+
+} // namespace shardplan::plan::cli

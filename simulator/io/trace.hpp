@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "simulator/engine/timeline.hpp"
+
+namespace shardplan::sim {
+
+/// A timeline in the JSON form of Chrome's trace viewer, which ui.perfetto.dev opens: a process per
+/// stage or rank, a thread per stream, counters of memory and links. `schedule`: whose tasks the
+/// spans name. Times are microseconds.
+/// Source: Google, Trace Event Format, 2016.
+std::string trace_json(const Timeline& timeline, const Schedule& schedule);
+
+/// "F m3", "B c1 m3 u5": a span in a few letters, for a box that is short.
+std::string span_label(const Schedule& schedule, const Span& span);
+
+} // namespace shardplan::sim

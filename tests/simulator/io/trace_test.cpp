@@ -1,0 +1,69 @@
+#include "simulator/io/trace.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "simulator/engine/simulate.hpp"
+#include "simulator/io/json.hpp"
+#include "tests/support/builders.hpp"
+
+namespace {
+
+using namespace shardplan;
+using namespace shardplan::sim;
+
+Simulation small_step() {
+    LayoutTables tables;
+    const Scenario scenario =
+        test::scenario(test::small_model(8, 16, 8), test::dgx_h100(1), test::job(2048, 16));
+    const auto parsed = parse_layout("tp2,pp2,v2,dp2,mb1,zero1", "layout", tables);
+    const auto layout = complete_layout(*parsed, 8, "layout");
+    const auto evaluator = Evaluator::make(scenario, tables);
+    return *simulate(*evaluator, *layout);
+}
+
+std::string text_of(const JsonValue& event, const char* key) {
+    return *event.find(key)->as_string();
+}
+
+TEST(Trace, NamesProcessesAndStreamsAndHoldsEverySpan) {
+    const Simulation s = small_step();
+    const auto json = JsonValue::parse(trace_json(s.timeline, s.schedule), "trace");
+    ASSERT_TRUE(json);
+    const JsonValue events = *json->find("traceEvents");
+    std::size_t spans = 0;
+    std::set<std::string> streams;
+    std::set<std::string> counters;
+    for (std::size_t i = 0; i < events.size(); ++i) {
+        const JsonValue event = events.at(i);
+        const std::string kind = text_of(event, "ph");
+        if (kind == "X") {
+            ++spans;
+            EXPECT_GT(*event.find("dur")->as_double(), 0.0);
+        } else if (kind == "C") {
+            counters.insert(text_of(event, "name"));
+        } else if (text_of(event, "name") == "thread_name") {
+            streams.insert(text_of(*event.find("args"), "name"));
+        }
+    }
+    EXPECT_EQ(s.timeline.spans.size(), spans);
+    EXPECT_EQ(1U, streams.count("compute"));
+    EXPECT_EQ(1U, streams.count("tp"));
+    EXPECT_EQ(1U, counters.count("memory"));
+    EXPECT_EQ(1U, counters.count("bytes sent per second"));
+}
+
+TEST(Trace, LabelsSayPassChunkMicroBatchAndUnit) {
+    const Simulation s = small_step();
+    const Span& first = s.timeline.spans.front();
+    ASSERT_EQ(TaskKind::forward, first.op);
+    EXPECT_EQ("F c0 m0 u0", span_label(s.schedule, first));
+    const auto optimizer = std::find_if(s.timeline.spans.begin(), s.timeline.spans.end(),
+                                        [](const Span& x) { return x.op == TaskKind::optimizer; });
+    ASSERT_NE(s.timeline.spans.end(), optimizer);
+    EXPECT_EQ("optimizer", span_label(s.schedule, *optimizer));
+}
+
+} // namespace
