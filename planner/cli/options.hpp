@@ -156,12 +156,18 @@ struct ValidateOptions {
     bool sweeps = false;          ///< every sweep, not only the groups
     std::string kernels = {};     ///< kernel records, in place of runs
     std::string collectives = {}; ///< timings of collectives, in place of runs
+    ClusterOptions machine = {};  ///< where those were taken; cluster empty: not given
+    std::string calibration = {}; ///< applied to collectives
 };
 
 struct CalibrateVerbOptions {
     std::string runs;
     std::vector<std::string> exclude;
-    std::string output; ///< "-": standard output, in place of the report
+    std::string output;                        ///< "-": standard output, in place of the report
+    std::vector<std::string> collectives = {}; ///< files of timings, in place of runs
+    ClusterOptions machine = {};               ///< where those were taken; cluster empty: not given
+    std::string system = {};                   ///< the only one of their systems that is looked at
+    bool match_mistuned = false; ///< also constants of systems far below their links are written
 };
 
 } // namespace shardplan::plan::cli

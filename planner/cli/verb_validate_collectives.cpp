@@ -1,10 +1,12 @@
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "planner/analysis/collectives.hpp"
 #include "planner/analysis/collectives_fit.hpp"
+#include "planner/cli/collective_input.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/catalogue.hpp"
@@ -143,19 +145,24 @@ void print_groups(const Console& console, const std::vector<CollectiveGroup>& gr
 } // namespace
 
 int run_validate_collectives(const ValidateOptions& options, const Console& console) {
-    const auto file = sim::read_collective_records(options.collectives);
+    const auto file = collectives_from({options.collectives}, options.machine);
     if (!file) {
         return fail(console, file.error());
     }
-    for (const sim::Error& problem : file->problems) {
-        console.err << "warning: " << problem.where << ": " << problem.what << " (" << problem.hint
-                    << ")\n";
+    print_problems(console, *file);
+    sim::Calibration calibration;
+    if (!options.calibration.empty()) {
+        auto loaded = sim::load_calibration(options.calibration);
+        if (!loaded) {
+            return fail(console, loaded.error());
+        }
+        calibration = std::move(*loaded);
     }
-    const auto rows = predict_collectives(file->records, {});
+    const auto rows = predict_collectives(file->records, calibration, file->machine);
     if (!rows) {
         return fail(console, rows.error());
     }
-    const auto curves = test_curves(file->records);
+    const auto curves = test_curves(file->records, file->machine);
     if (!curves) {
         return fail(console, curves.error());
     }
