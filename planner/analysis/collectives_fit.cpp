@@ -158,6 +158,16 @@ void search(const std::vector<Shape>& shapes, const std::vector<Point>& points,
     }
 }
 
+/// Puts back what hardly moved: the points do not decide it.
+void settle(const std::vector<Knob>& knobs) {
+    constexpr double least_move = 0.02;
+    for (const Knob& knob : knobs) {
+        if (std::abs(knob.value() / knob.start - 1.0) < least_move) {
+            knob.set(knob.start);
+        }
+    }
+}
+
 /// Points of bandwidth-bound size far below what the links give.
 std::string flag_of(const std::vector<double>& errors, const std::vector<Point>& points) {
     constexpr double large = 16.0 * 1024 * 1024;
@@ -275,10 +285,9 @@ Result<FabricFit> fit_fabric(const CollectiveReproducer& reproducer,
         return shapes.error();
     }
     if (points.size() < fewest_records) {
-        return sim::Error{sim::ErrorCode::bad_input,
-                          records.empty() ? "collectives" : records.front().system,
-                          "there are " + std::to_string(points.size()) + " usable records",
-                          "measure at least four sizes"};
+        return sim::Error{
+            sim::ErrorCode::bad_input, records.empty() ? "collectives" : records.front().system,
+            "there are fewer than four usable records", "measure at least four sizes"};
     }
     FabricFit out;
     out.system = records.front().system;
@@ -298,6 +307,7 @@ Result<FabricFit> fit_fabric(const CollectiveReproducer& reproducer,
     out.before = error_figures(before);
     out.flag = flag_of(before, points);
     search(*shapes, points, *knobs);
+    settle(*knobs);
     out.residuals = errors_at(*shapes, points);
     out.after = error_figures(out.residuals);
     take_moved(*knobs, points, out);

@@ -5,7 +5,9 @@
 
 #include "planner/cli/inputs.hpp"
 #include "planner/import/collective_file.hpp"
+#include "planner/import/import_text.hpp"
 #include "simulator/io/catalogue.hpp"
+#include "simulator/compute/op_list.hpp"
 #include "simulator/units/in_quotes.hpp"
 #include "simulator/units/nearest.hpp"
 
@@ -75,11 +77,19 @@ sim::Status keep_system(std::vector<sim::CollectiveRecord>& records, const std::
 } // namespace
 
 sim::Result<TimedCollectives> collectives_from(const std::vector<std::string>& files,
-                                               const ClusterOptions& options,
-                                               const std::string& system) {
-    auto machine = machine_from(options);
+                                               const TimingOptions& options) {
+    auto machine = machine_from(options.machine);
     if (!machine) {
         return machine.error();
+    }
+    if (!options.collective.empty()) {
+        const auto& known = sim::EnumNames<sim::Collective>::names;
+        if (!sim::enum_from<sim::Collective>(options.collective)) {
+            return sim::Error{sim::ErrorCode::bad_input, "--collective " + options.collective,
+                              "there is no such collective",
+                              "write one of " + text::listed({known.begin(), known.end()}, 20)};
+        }
+        machine->collective = options.collective;
     }
     TimedCollectives out;
     for (const std::string& path : files) {
@@ -104,8 +114,8 @@ sim::Result<TimedCollectives> collectives_from(const std::vector<std::string>& f
         append(out.records, std::move(file->records.records));
         append(out.problems, std::move(file->records.problems));
     }
-    if (!system.empty()) {
-        if (const auto status = keep_system(out.records, system); !status) {
+    if (!options.system.empty()) {
+        if (const auto status = keep_system(out.records, options.system); !status) {
             return status.error();
         }
     }

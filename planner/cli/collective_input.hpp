@@ -21,12 +21,11 @@ struct TimedCollectives {
     std::string input;                          ///< names and content hashes of the files
 };
 
-/// Reads logs of nccl-tests and collective records. `system`: the only one kept; empty: all.
-/// Errors: those of read_collectives, cluster_from and complete_collectives; a device or a system
-/// that nobody knows, with the nearest.
+/// Reads logs of nccl-tests and collective records. Errors: those of read_collectives, cluster_from
+/// and complete_collectives; a collective, a device or a system that nobody knows, with those that
+/// are.
 sim::Result<TimedCollectives> collectives_from(const std::vector<std::string>& files,
-                                               const ClusterOptions& machine,
-                                               const std::string& system = "");
+                                               const TimingOptions& options);
 
 /// The problems as warnings.
 void print_problems(const Console& console, const TimedCollectives& timed);

@@ -149,6 +149,13 @@ struct CalendarOptions {
     LossOptions losses = {};
 };
 
+/// What somebody adds to timings of collectives.
+struct TimingOptions {
+    ClusterOptions machine = {}; ///< where they were taken; cluster empty: not given
+    std::string collective = {}; ///< that was timed
+    std::string system = {};     ///< the only one of their systems that is looked at; empty: all
+};
+
 struct ValidateOptions {
     std::string runs;
     std::vector<std::string> by;
@@ -156,7 +163,7 @@ struct ValidateOptions {
     bool sweeps = false;          ///< every sweep, not only the groups
     std::string kernels = {};     ///< kernel records, in place of runs
     std::string collectives = {}; ///< timings of collectives, in place of runs
-    ClusterOptions machine = {};  ///< where those were taken; cluster empty: not given
+    TimingOptions timing = {};
     std::string calibration = {}; ///< applied to collectives
 };
 
@@ -165,8 +172,7 @@ struct CalibrateVerbOptions {
     std::vector<std::string> exclude;
     std::string output;                        ///< "-": standard output, in place of the report
     std::vector<std::string> collectives = {}; ///< files of timings, in place of runs
-    ClusterOptions machine = {};               ///< where those were taken; cluster empty: not given
-    std::string system = {};                   ///< the only one of their systems that is looked at
+    TimingOptions timing = {};
     bool match_mistuned = false; ///< also constants of systems far below their links are written
 };
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -175,7 +176,7 @@ sim::Error nothing_fitted(const FabricFits& result) {
 } // namespace
 
 int run_calibrate_collectives(const CalibrateVerbOptions& options, const Console& console) {
-    const auto timed = collectives_from(options.collectives, options.machine, options.system);
+    const auto timed = collectives_from(options.collectives, options.timing);
     if (!timed) {
         return fail(console, timed.error());
     }
@@ -211,6 +212,12 @@ int run_calibrate_collectives(const CalibrateVerbOptions& options, const Console
     print_fits(console, result->fits);
     print_constants(console, result->fits);
     print_left_out(console, result->left_out);
+    const auto mistuned = std::count_if(result->fits.begin(), result->fits.end(),
+                                        [](const FabricFit& fit) { return !fit.flag.empty(); });
+    if (mistuned > 0 && !options.match_mistuned && !options.output.empty()) {
+        console.out << "\nNot written: constants of systems that look mistuned "
+                       "(--match-mistuned)\n";
+    }
     if (!options.output.empty()) {
         console.out << "\nWritten to " << options.output << "; use it with --calibration "
                     << options.output << '\n';

@@ -37,8 +37,10 @@ void write_json(const Console& console, const std::vector<CollectiveBar>& bars,
         json.begin_object()
             .member("name", bar.what)
             .member("systems", bar.systems)
-            .member("rows", bar.rows)
-            .member("median", bar.median);
+            .member("rows", bar.rows);
+        if (bar.rows > 0) {
+            json.member("median", bar.median);
+        }
         if (bar.systems > 0) {
             json.member("within_15_percent", bar.within_15)
                 .member("worst", bar.worst)
@@ -101,12 +103,17 @@ void print_bars(const Console& console, const std::vector<CollectiveBar>& bars) 
                  {"worst system", Align::left}});
     for (const CollectiveBar& bar : bars) {
         const bool by_system = bar.systems > 0;
+        if (bar.rows == 0) {
+            continue;
+        }
         table.add({bar.what, by_system ? std::to_string(bar.systems) : "", std::to_string(bar.rows),
                    percent(bar.median), by_system ? percent(bar.within_15) : "",
                    by_system ? percent(bar.worst) : "", bar.worst_system});
     }
-    print_heading(console.out, "Errors of the time", console.color);
-    table.print(console.out, console.color, 2);
+    if (!table.empty()) {
+        print_heading(console.out, "Errors of the time", console.color);
+        table.print(console.out, console.color, 2);
+    }
 }
 
 void print_groups(const Console& console, const std::vector<CollectiveGroup>& groups) {
@@ -145,7 +152,7 @@ void print_groups(const Console& console, const std::vector<CollectiveGroup>& gr
 } // namespace
 
 int run_validate_collectives(const ValidateOptions& options, const Console& console) {
-    const auto file = collectives_from({options.collectives}, options.machine);
+    const auto file = collectives_from({options.collectives}, options.timing);
     if (!file) {
         return fail(console, file.error());
     }

@@ -54,7 +54,8 @@ public:
     }
 
     sim::Status complete(CollectiveRecord& record, bool is_log) {
-        for (const auto step : {&Completer::device, &Completer::ranks, &Completer::network}) {
+        for (const auto step :
+             {&Completer::collective, &Completer::device, &Completer::ranks, &Completer::network}) {
             if (const sim::Status status = (this->*step)(record, is_log); !status) {
                 return status;
             }
@@ -74,6 +75,18 @@ private:
         return {ErrorCode::bad_input, where(record),
                 "the timing was taken with " + said + ", --cluster has " + given,
                 "name the machine it was taken on"};
+    }
+
+    sim::Status collective(CollectiveRecord& record, bool is_log) {
+        if (record.collective.empty()) {
+            record.collective = machine_.collective;
+        }
+        if (is_log && record.collective.empty()) {
+            return Error{ErrorCode::bad_input, path_,
+                         "the log does not say which collective was timed",
+                         "add --collective NAME, as in --collective all_reduce"};
+        }
+        return sim::Done{};
     }
 
     sim::Status device(CollectiveRecord& record, bool is_log) {
@@ -126,9 +139,15 @@ private:
             return Error{ErrorCode::bad_input, path_,
                          "the log does not say how many ranks took part", "add --gpus N"};
         }
-        const std::int64_t per_node = node_ != nullptr ? node_->devices : *record.gpus;
+        if (!record.nodes && node_ == nullptr) {
+            return Error{ErrorCode::bad_input, path_,
+                         "the log does not say on how many nodes its " +
+                             std::to_string(*record.gpus) + " ranks ran",
+                         "add --cluster with the machine, as in --cluster dgx-h100 or a file that "
+                         "`shardplan cluster` reads"};
+        }
         if (!record.nodes) {
-            record.nodes = (*record.gpus + per_node - 1) / per_node;
+            record.nodes = (*record.gpus + node_->devices - 1) / node_->devices;
         }
         if (!record.ranks_per_node && *record.gpus % *record.nodes == 0) {
             record.ranks_per_node = *record.gpus / *record.nodes;

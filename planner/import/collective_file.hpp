@@ -32,6 +32,7 @@ struct TimedMachine {
     std::optional<sim::Cluster> cluster; ///< as in --cluster; the first node group counts
     std::string device;                  ///< as in --device; only without a cluster
     std::optional<std::int64_t> gpus;    ///< as in --gpus
+    std::string collective;              ///< as in --collective
     std::vector<sim::Device> catalogue;
 };
 

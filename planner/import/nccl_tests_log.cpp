@@ -313,6 +313,9 @@ private:
 
     void finish() {
         find_cliff();
+        if (collective_.empty() && infer_all_reduce()) {
+            collective_ = "all_reduce";
+        }
         if (collective_.empty()) {
             out_.lose(0, "which collective was timed: no program is named (all_reduce_perf, ...)");
         }
@@ -338,6 +341,20 @@ private:
             out_.facts.push_back({"environment", env_});
         }
         out_.facts.push_back({"largest busbw", sim::to_text(sim::Bandwidth(most * 1e9))});
+    }
+
+    /// A program that is not named: all-reduce alone has a busbw above its algbw, by 2 (n - 1) / n.
+    bool infer_all_reduce() {
+        const bool above = std::any_of(
+            out_.log->records.begin(), out_.log->records.end(), [](const CollectiveRecord& record) {
+                constexpr double least_algbw = 1.0; // below, both are mostly rounding
+                return *record.algbw_gbytes >= least_algbw &&
+                       *record.busbw_gbytes > 1.05 * *record.algbw_gbytes;
+            });
+        for (CollectiveRecord& record : out_.log->records) {
+            record.collective = above ? "all_reduce" : record.collective;
+        }
+        return above;
     }
 
     /// A larger message that moves at less than half the rate of the one before: a switch of

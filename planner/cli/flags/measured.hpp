@@ -7,14 +7,18 @@
 /// Flags of the verbs that deal in what was measured: validate, calibrate.
 namespace shardplan::plan::cli {
 
-/// The machine that timings of collectives were taken on. `timings`: the option that names them.
-inline void add_machine(CLI::App* app, ClusterOptions& machine, CLI::Option* timings) {
+/// What somebody adds to timings of collectives. `timings`: the option that names them.
+inline void add_timing(CLI::App* app, TimingOptions& timing, CLI::Option* timings) {
+    ClusterOptions& machine = timing.machine;
     const char* group = "Timings of collectives: what a log does not say";
     std::vector<CLI::Option*> options = {
         app->add_option("--cluster,-c", machine.cluster,
                         "machine they were taken on: cluster file or built-in name")
             ->type_name("C"),
         app->add_option("--gpus,-g", machine.gpus, "ranks that took part")->type_name("N"),
+        app->add_option("--collective", timing.collective,
+                        "what was timed, as in all_reduce or reduce_scatter")
+            ->type_name("NAME"),
         app->add_option("--device", machine.import.device,
                         "what the devices are, where all ranks ran on one node or the cluster file "
                         "does not say")
@@ -65,7 +69,7 @@ inline void add_validate(CLI::App& app, Everything& all) {
                      "calibration file that the collectives are predicted with")
         ->type_name("FILE")
         ->needs(timings);
-    add_machine(validate, all.validate.machine, timings);
+    add_timing(validate, all.validate.timing, timings);
     validate->callback([&all] {
         all.verb = [&all](const Console& console) { return run_validate(all.validate, console); };
     });
@@ -91,14 +95,14 @@ inline void add_calibrate(CLI::App& app, Everything& all) {
         ->take_all()
         ->type_name("GROUP")
         ->needs(runs);
-    verb->add_option("--system", all.calibrate.system,
+    verb->add_option("--system", all.calibrate.timing.system,
                      "the only system of the timings that is looked at")
         ->type_name("NAME")
         ->needs(timings);
     verb->add_flag("--match-mistuned", all.calibrate.match_mistuned,
                    "write also constants of systems that run far below their links")
         ->needs(timings);
-    add_machine(verb, all.calibrate.machine, timings);
+    add_timing(verb, all.calibrate.timing, timings);
     verb->add_option("-o,--output", all.calibrate.output,
                      "write what --calibration takes; - for stdout")
         ->type_name("FILE");
