@@ -250,17 +250,36 @@ Result<std::vector<Knob>> shared_knobs(std::vector<Shape>& shapes, const std::st
     return knobs;
 }
 
-/// Constants that moved, as they are listed and as they are calibrated.
-void take_moved(const std::vector<Knob>& knobs, const std::vector<Point>& points, FabricFit& out) {
+/// Would a tenth more or less of it fit worse? Then the points say where it is, even if the fit
+/// left it there.
+bool is_decided(const Knob& knob, const std::vector<Shape>& shapes,
+                const std::vector<Point>& points, const std::vector<Knob>& knobs) {
+    constexpr double least_change = 0.002; // of the mean relative deviation
+    const double value = knob.value();
+    const double here = misfit(shapes, points, knobs);
+    bool decided = true;
+    for (const double factor : {1.1, 1.0 / 1.1}) {
+        const double there = std::clamp(value * factor, knob.lo, knob.hi);
+        knob.set(there);
+        decided =
+            decided && (there == value || misfit(shapes, points, knobs) > here + least_change);
+        knob.set(value);
+    }
+    return decided;
+}
+
+/// Constants that the points decide, as they are listed and as they are calibrated.
+void take_decided(const std::vector<Shape>& shapes, const std::vector<Point>& points,
+                  const std::vector<Knob>& knobs, FabricFit& out) {
     const auto [least, most] =
         std::minmax_element(points.begin(), points.end(),
                             [](const Point& a, const Point& b) { return a.bytes < b.bytes; });
     for (const Knob& knob : knobs) {
-        if (knob.value() == knob.start) {
+        if (knob.value() == knob.start && !is_decided(knob, shapes, points, knobs)) {
             continue;
         }
         const std::string path = "fabric." + out.fabric + "." + knob.name;
-        out.moved.push_back({path, knob.constants.front()->unit, knob.start, knob.value()});
+        out.decided.push_back({path, knob.constants.front()->unit, knob.start, knob.value()});
         out.calibration.entries.push_back(
             {path, out.fabric, knob.value(), least->bytes, most->bytes, out.after.median,
              static_cast<std::int64_t>(points.size()), "fitted to collectives of " + out.system});
@@ -310,7 +329,7 @@ Result<FabricFit> fit_fabric(const CollectiveReproducer& reproducer,
     settle(*knobs);
     out.residuals = errors_at(*shapes, points);
     out.after = error_figures(out.residuals);
-    take_moved(*knobs, points, out);
+    take_decided(*shapes, points, *knobs, out);
     out.calibration.machine = out.system;
     return out;
 }

@@ -18,14 +18,14 @@ struct FitShape {
     friend bool operator==(const FitShape&, const FitShape&) = default;
 };
 
-/// A constant that a fit moved.
-struct MovedConstant {
+/// A constant that the records decide: moved by the fit, or confirmed where it was.
+struct DecidedConstant {
     std::string path; ///< "fabric.infiniband.step_latency"
     std::string unit;
     double before = 0.0;
     double after = 0.0;
 
-    friend bool operator==(const MovedConstant&, const MovedConstant&) = default;
+    friend bool operator==(const DecidedConstant&, const DecidedConstant&) = default;
 };
 
 /// What a fit gave for the records of one system and network.
@@ -34,10 +34,10 @@ struct FabricFit {
     std::string device;
     std::string fabric; ///< the network that was fitted: "infiniband", on one node "nvswitch"
     std::vector<FitShape> shapes; ///< each once, in the order of the records
-    std::vector<MovedConstant> moved;
-    /// "fabric.KIND.NAME" for every constant that moved; residual and size range on each.
+    std::vector<DecidedConstant> decided;
+    /// "fabric.KIND.NAME" for every decided constant; residual and size range on each.
     sim::Calibration calibration;
-    ErrorFigures before; ///< predicted / measured - 1 with the constants of the profile
+    ErrorFigures before; ///< predicted / measured - 1 before the fit
     ErrorFigures after;  ///< and with those fitted
     /// The measured times stand so far above what these links give that the system is probably
     /// mistuned: the fit matches it all the same, and says so. Empty: it looks right.

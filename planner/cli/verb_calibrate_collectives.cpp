@@ -34,7 +34,7 @@ void print_fits(const Console& console, const std::vector<FabricFit>& fits) {
                  {"rows", Align::right},
                  {"error before", Align::right},
                  {"after", Align::right},
-                 {"p90", Align::right},
+                 {"p90 after", Align::right},
                  {"", Align::left}});
     for (const FabricFit& fit : fits) {
         table.add({fit.system,
@@ -63,13 +63,13 @@ void print_constants(const Console& console, const std::vector<FabricFit>& fits)
                  {"after", Align::right},
                  {"", Align::left}});
     for (const FabricFit& fit : fits) {
-        for (const MovedConstant& moved : fit.moved) {
-            table.add({fit.system, moved.path, fmt::format("{:.4g}", moved.before),
-                       fmt::format("{:.4g}", moved.after), moved.unit});
+        for (const DecidedConstant& one : fit.decided) {
+            table.add({fit.system, one.path, fmt::format("{:.4g}", one.before),
+                       fmt::format("{:.4g}", one.after), one.unit});
         }
     }
     if (!table.empty()) {
-        print_heading(console.out, "Constants", console.color);
+        print_heading(console.out, "Constants that the timings decide", console.color);
         table.print(console.out, console.color, 2);
     }
 }
@@ -114,12 +114,12 @@ std::string report_json(const FabricFits& result) {
         write_errors(json, "before", fit.before);
         write_errors(json, "after", fit.after);
         json.begin_array("constants");
-        for (const MovedConstant& moved : fit.moved) {
+        for (const DecidedConstant& one : fit.decided) {
             json.begin_object()
-                .member("path", moved.path)
-                .member("unit", moved.unit)
-                .member("before", moved.before)
-                .member("after", moved.after)
+                .member("path", one.path)
+                .member("unit", one.unit)
+                .member("before", one.before)
+                .member("after", one.after)
                 .end_object();
         }
         json.end_array();
@@ -157,7 +157,7 @@ sim::Result<sim::Calibration> file_of(const FabricFits& result, const TimedColle
     auto calibration =
         calibration_of(fits, std::string("shardplan ") + SHARDPLAN_VERSION, timed.input);
     if (calibration && !timed.hosts.empty()) {
-        calibration->machine += " (" + timed.hosts + ")";
+        calibration->machine = timed.hosts;
     }
     return calibration;
 }
