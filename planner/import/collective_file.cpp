@@ -139,6 +139,9 @@ private:
             return Error{ErrorCode::bad_input, path_,
                          "the log does not say how many ranks took part", "add --gpus N"};
         }
+        if (record.nodes.value_or(0) < 1) { // none, or ranks that name no host
+            record.nodes.reset();
+        }
         if (!record.nodes && node_ == nullptr) {
             return Error{ErrorCode::bad_input, path_,
                          "the log does not say on how many nodes its " +
@@ -257,19 +260,23 @@ sim::Result<CollectiveFile> read_collectives(const std::string& path) {
     if (!text) {
         return text.error();
     }
+    return parse_collectives(*text, path);
+}
+
+sim::Result<CollectiveFile> parse_collectives(std::string_view text, const std::string& path) {
     CollectiveFile out;
     out.path = path;
-    out.input = path.substr(path.find_last_of('/') + 1) + " " + sim::content_hash(*text);
-    const ForeignFormat* format = recognise(*text);
+    out.input = path.substr(path.find_last_of('/') + 1) + " " + sim::content_hash(text);
+    const ForeignFormat* format = recognise(text);
     if (format == nullptr) {
-        auto records = sim::parse_collective_records(*text, path);
+        auto records = sim::parse_collective_records(text, path);
         if (!records) {
             return records.error();
         }
         out.records = std::move(*records);
         return out;
     }
-    auto file = read_foreign(*format, *text, path);
+    auto file = read_foreign(*format, text, path);
     if (!file) {
         return file.error();
     }

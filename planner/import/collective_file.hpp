@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "simulator/io/collective_record.hpp"
@@ -26,6 +27,8 @@ struct CollectiveFile {
 /// wrong results, and those behind a cliff, come with a fault.
 /// Errors: a file that cannot be read, that describes a machine instead, or that holds no timing.
 sim::Result<CollectiveFile> read_collectives(const std::string& path);
+/// The same of a text; `path` is for messages.
+sim::Result<CollectiveFile> parse_collectives(std::string_view text, const std::string& path);
 
 /// The machine that timings were taken on, as a person names it.
 struct TimedMachine {

@@ -148,6 +148,22 @@ TEST(CollectiveFile, WrongResultsAndRowsBehindACliffAreFaults) {
     EXPECT_TRUE(file.records.problems.front().where.ends_with(".log:6"));
 }
 
+TEST(CollectiveFile, RanksThatNameNoHostAreSpreadOverTheMachine) {
+    auto text = sim::read_file(samples + "p5-all_reduce.log");
+    ASSERT_TRUE(text);
+    for (const std::string host : {" on p5-1 ", " on p5-2 "}) {
+        for (std::size_t at = 0; (at = text->find(host)) != std::string::npos;) {
+            text->erase(at, host.size() - 1);
+        }
+    }
+    auto file = parse_collectives(*text, "log");
+    ASSERT_TRUE(file);
+    EXPECT_EQ(file->hosts, "");
+    ASSERT_TRUE(complete_collectives(*file, machine("p5")));
+    EXPECT_EQ(file->records.records.front().nodes, 2);
+    EXPECT_EQ(file->records.records.front().ranks_per_node, 8);
+}
+
 TEST(CollectiveFile, AllReduceIsKnownByItsBandwidths) {
     std::string text = plan::test::sample("nccl_tests_rank_prefix.log");
     text.erase(text.find("# Collective test"), text.find('\n') - text.find("# Collective test"));
