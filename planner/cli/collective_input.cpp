@@ -6,15 +6,16 @@
 #include "planner/cli/inputs.hpp"
 #include "planner/import/collective_file.hpp"
 #include "planner/import/import_text.hpp"
-#include "simulator/io/catalogue.hpp"
 #include "simulator/compute/op_list.hpp"
+#include "simulator/io/catalogue.hpp"
 #include "simulator/units/in_quotes.hpp"
 #include "simulator/units/nearest.hpp"
 
 namespace shardplan::plan::cli {
 namespace {
 
-sim::Result<TimedMachine> machine_from(const ClusterOptions& options) {
+sim::Result<TimedMachine> machine_from(const ClusterOptions& options,
+                                       std::vector<sim::Assumption>& assumptions) {
     TimedMachine out;
     auto devices = sim::load_devices();
     if (!devices) {
@@ -26,14 +27,24 @@ sim::Result<TimedMachine> machine_from(const ClusterOptions& options) {
         return sim::Error{sim::ErrorCode::bad_input, "--gpus " + std::to_string(*options.gpus),
                           "a collective takes two ranks or more", "give how many took part"};
     }
+    if (!options.import.device.empty()) {
+        auto found = sim::find_device(out.catalogue, options.import.device, "--device");
+        if (!found) {
+            return found.error();
+        }
+        out.device = found->value.name;
+        assumptions = found->assumptions;
+    }
     if (!options.cluster.empty()) {
         ClusterOptions whole = options;
         whole.gpus.reset(); // how many took part changes no node
-        std::vector<sim::Assumption> assumptions;
         auto cluster = cluster_from(whole, assumptions);
         if (!cluster) {
             return cluster.error();
         }
+        std::erase_if(assumptions, [](const sim::Assumption& one) {
+            return one.path == "cluster.gpus"; // the timings say how many
+        });
         out.cluster = std::move(*cluster);
         return out;
     }
@@ -43,13 +54,6 @@ sim::Result<TimedMachine> machine_from(const ClusterOptions& options) {
             return sim::Error{sim::ErrorCode::bad_input, flag, "there is no cluster to change",
                               "add --cluster with the machine the timings were taken on"};
         }
-    }
-    if (!options.import.device.empty()) {
-        auto found = sim::find_device(out.catalogue, options.import.device, "--device");
-        if (!found) {
-            return found.error();
-        }
-        out.device = found->value.name;
     }
     return out;
 }
@@ -78,7 +82,8 @@ sim::Status keep_system(std::vector<sim::CollectiveRecord>& records, const std::
 
 sim::Result<TimedCollectives> collectives_from(const std::vector<std::string>& files,
                                                const TimingOptions& options) {
-    auto machine = machine_from(options.machine);
+    TimedCollectives out;
+    auto machine = machine_from(options.machine, out.assumptions);
     if (!machine) {
         return machine.error();
     }
@@ -91,7 +96,6 @@ sim::Result<TimedCollectives> collectives_from(const std::vector<std::string>& f
         }
         machine->collective = options.collective;
     }
-    TimedCollectives out;
     for (const std::string& path : files) {
         auto file = read_collectives(path);
         if (!file) {
@@ -113,6 +117,7 @@ sim::Result<TimedCollectives> collectives_from(const std::vector<std::string>& f
         };
         append(out.records, std::move(file->records.records));
         append(out.problems, std::move(file->records.problems));
+        append(out.assumptions, std::move(file->assumptions));
     }
     if (!options.system.empty()) {
         if (const auto status = keep_system(out.records, options.system); !status) {

@@ -17,6 +17,7 @@ struct TimedCollectives {
     std::vector<sim::CollectiveRecord> records; ///< of all files, in their order
     std::vector<sim::Error> problems;           ///< lines lost, and what is wrong with a log
     std::optional<sim::Cluster> machine;        ///< that --cluster names
+    std::vector<sim::Assumption> assumptions;   ///< about the machine
     std::string hosts;                          ///< that the logs name; empty: none
     std::string input;                          ///< names and content hashes of the files
 };

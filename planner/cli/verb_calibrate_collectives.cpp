@@ -94,7 +94,7 @@ void write_errors(sim::JsonWriter& json, std::string_view key, const ErrorFigure
         .end_object();
 }
 
-std::string report_json(const FabricFits& result) {
+std::string report_json(const FabricFits& result, const std::vector<sim::Assumption>& assumptions) {
     sim::JsonWriter json;
     json.begin_object().begin_array("fits");
     for (const FabricFit& fit : result.fits) {
@@ -135,6 +135,10 @@ std::string report_json(const FabricFits& result) {
             .member("rows", one.records)
             .member("why", one.why)
             .end_object();
+    }
+    json.end_array().begin_array("assumptions");
+    for (const sim::Assumption& one : assumptions) {
+        json.value(one);
     }
     return json.end_array().end_object().str();
 }
@@ -203,7 +207,7 @@ int run_calibrate_collectives(const CalibrateVerbOptions& options, const Console
         }
     }
     if (console.json) {
-        console.out << report_json(*result);
+        console.out << report_json(*result, timed->assumptions);
         return exit_code::yes;
     }
     console.out << fmt::format(
@@ -212,6 +216,7 @@ int run_calibrate_collectives(const CalibrateVerbOptions& options, const Console
     print_fits(console, result->fits);
     print_constants(console, result->fits);
     print_left_out(console, result->left_out);
+    print_assumptions(console.out, timed->assumptions, console.color);
     const auto mistuned = std::count_if(result->fits.begin(), result->fits.end(),
                                         [](const FabricFit& fit) { return !fit.flag.empty(); });
     if (mistuned > 0 && !options.match_mistuned && !options.output.empty()) {

@@ -30,7 +30,8 @@ CollectiveBar bar_of(const std::vector<CurveTest>& curves) {
 
 void write_json(const Console& console, const std::vector<CollectiveBar>& bars,
                 const std::vector<CollectiveGroup>& groups,
-                const std::vector<CollectivePrediction>& rows, bool notes) {
+                const std::vector<CollectivePrediction>& rows,
+                const std::vector<sim::Assumption>& assumptions, bool notes) {
     sim::JsonWriter json;
     json.begin_object().begin_array("bars");
     for (const CollectiveBar& bar : bars) {
@@ -88,6 +89,10 @@ void write_json(const Console& console, const std::vector<CollectiveBar>& bars,
             json.end_array();
         }
         json.end_object();
+    }
+    json.end_array().begin_array("assumptions");
+    for (const sim::Assumption& one : assumptions) {
+        json.value(one);
     }
     json.end_array().end_object();
     console.out << json.str();
@@ -179,7 +184,7 @@ int run_validate_collectives(const ValidateOptions& options, const Console& cons
     }
     const auto groups = score_collectives(file->records, *rows);
     if (console.json) {
-        write_json(console, bars, groups, *rows, options.notes);
+        write_json(console, bars, groups, *rows, file->assumptions, options.notes);
         return exit_code::yes;
     }
     std::int64_t skipped = 0;
@@ -190,6 +195,7 @@ int run_validate_collectives(const ValidateOptions& options, const Console& cons
                                static_cast<std::int64_t>(rows->size()) - skipped, skipped);
     print_bars(console, bars);
     print_groups(console, groups);
+    print_assumptions(console.out, file->assumptions, console.color);
     return exit_code::yes;
 }
 

@@ -46,8 +46,8 @@ std::string underscored(std::string text) {
 class Completer {
 public:
     /// `ranks`: of the log as a whole, for rows that do not tell; 0: none does.
-    Completer(const std::string& path, const TimedMachine& machine, std::int64_t ranks)
-        : path_(path), machine_(machine), inferred_(ranks) {
+    Completer(CollectiveFile& file, const TimedMachine& machine, std::int64_t ranks)
+        : path_(file.path), machine_(machine), notes_(file.assumptions), inferred_(ranks) {
         if (machine.cluster) {
             node_ = &machine.cluster->node_groups.front().node;
         }
@@ -69,6 +69,11 @@ public:
 private:
     [[nodiscard]] std::string where(const CollectiveRecord& record) const {
         return at_line(path_, record.line);
+    }
+    void note(sim::Assumption&& one) {
+        if (std::find(notes_.begin(), notes_.end(), one) == notes_.end()) {
+            notes_.push_back(std::move(one));
+        }
     }
     [[nodiscard]] Error contradiction(const CollectiveRecord& record, const std::string& said,
                                       const std::string& given) const {
@@ -93,9 +98,11 @@ private:
         const std::string& given = node_ != nullptr ? node_->device : machine_.device;
         const std::string product = record.device.value_or("");
         if (!given.empty()) {
-            if (!product.empty() && node_ != nullptr &&
+            if (!product.empty() && machine_.device.empty() &&
                 !same_product(product, given, machine_.catalogue)) {
-                return contradiction(record, in_quotes(product), in_quotes(given));
+                Error error = contradiction(record, in_quotes(product), in_quotes(given));
+                error.hint += ", or add --device NAME if this one is meant";
+                return error;
             }
             record.device = given;
             return sim::Done{};
@@ -115,6 +122,9 @@ private:
                          "add --cluster CLUSTER, or on one node --device NAME"};
         }
         record.device = found->value.name;
+        for (const sim::Assumption& one : found->assumptions) {
+            note(sim::Assumption(one));
+        }
         return sim::Done{};
     }
 
@@ -134,6 +144,8 @@ private:
         }
         if (!stated && !machine_.gpus && inferred_ > 0) {
             record.gpus = inferred_;
+            note({"timings.gpus", std::to_string(inferred_), "the quotient of its two bandwidths",
+                  "the log names no ranks; give --gpus"});
         }
         if (!record.gpus) {
             return Error{ErrorCode::bad_input, path_,
@@ -151,6 +163,8 @@ private:
         }
         if (!record.nodes) {
             record.nodes = (*record.gpus + node_->devices - 1) / node_->devices;
+            note({"timings.nodes", std::to_string(*record.nodes),
+                  "ranks on every device of a node of --cluster", "the log names no hosts"});
         }
         if (!record.ranks_per_node && *record.gpus % *record.nodes == 0) {
             record.ranks_per_node = *record.gpus / *record.nodes;
@@ -216,6 +230,10 @@ private:
         // Ranks that leave devices of their node idle also leave their cards idle.
         const std::int64_t cards = std::max<std::int64_t>(
             1, node_->nics.count * record.ranks_per_node.value_or(node_->devices) / node_->devices);
+        if (!fabric.nics_per_node && cards != node_->nics.count) {
+            note({"timings.nics_per_node", std::to_string(cards), "as many as there were ranks",
+                  "cards of devices that take no part are taken to be idle"});
+        }
         const double gbit = node_->nics.per_nic.physical.value() * 8.0 / 1e9;
         if (!fabric.nics_per_node) {
             fabric.nics_per_node = cards;
@@ -235,6 +253,7 @@ private:
 
     const std::string& path_;
     const TimedMachine& machine_;
+    std::vector<sim::Assumption>& notes_;
     const sim::NodeTemplate* node_ = nullptr;
     std::int64_t inferred_ = 0;
 };
@@ -292,7 +311,14 @@ sim::Result<CollectiveFile> parse_collectives(std::string_view text, const std::
 }
 
 sim::Status complete_collectives(CollectiveFile& file, const TimedMachine& machine) {
-    Completer completer(file.path, machine, file.is_log ? ranks_told(file.records.records) : 0);
+    if (machine.cluster && !machine.device.empty()) {
+        const std::string& own = machine.cluster->node_groups.front().node.device;
+        if (!same_product(own, machine.device, machine.catalogue)) {
+            return Error{ErrorCode::bad_input, "--device " + machine.device,
+                         "the devices of --cluster are " + in_quotes(own), "leave --device out"};
+        }
+    }
+    Completer completer(file, machine, file.is_log ? ranks_told(file.records.records) : 0);
     for (CollectiveRecord& record : file.records.records) {
         if (const sim::Status status = completer.complete(record, file.is_log); !status) {
             return status;

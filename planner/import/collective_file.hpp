@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "simulator/io/collective_record.hpp"
+#include "simulator/spec/assumption.hpp"
 #include "simulator/spec/cluster.hpp"
 #include "simulator/units/result.hpp"
 
@@ -20,7 +21,8 @@ struct CollectiveFile {
     sim::CollectiveRecords records; ///< lost lines and what is wrong with a log are its problems
     bool is_log = false;            ///< of nccl-tests: what it does not say is asked for
     std::string input;              ///< name of the file without its folder, and content hash
-    std::string hosts;              ///< that a log names, as in "node-a, node-b"; empty: none
+    std::vector<sim::Assumption> assumptions; ///< what was made out, each once
+    std::string hosts; ///< that a log names, as in "node-a, node-b"; empty: none
 };
 
 /// Reads a log of nccl-tests, known by its content, or collective records. Rows of a log that have
@@ -33,9 +35,11 @@ sim::Result<CollectiveFile> parse_collectives(std::string_view text, const std::
 /// The machine that timings were taken on, as a person names it.
 struct TimedMachine {
     std::optional<sim::Cluster> cluster; ///< as in --cluster; the first node group counts
-    std::string device;                  ///< as in --device; only without a cluster
-    std::optional<std::int64_t> gpus;    ///< as in --gpus
-    std::string collective;              ///< as in --collective
+    /// As in --device: what the devices are without a cluster; with one, that it is meant although
+    /// the timings name another product.
+    std::string device;
+    std::optional<std::int64_t> gpus; ///< as in --gpus
+    std::string collective;           ///< as in --collective
     std::vector<sim::Device> catalogue;
 };
 

@@ -103,6 +103,22 @@ TEST(CollectiveFile, AMachineThatTheLogContradictsIsRefusedWithBothSides) {
     EXPECT_TRUE(says(refusal(file, more), "16 ranks")) << refusal(file, more);
 }
 
+TEST(CollectiveFile, AProductThatNobodyKnowsIsTheMachinesIfThatIsSaid) {
+    auto text = sim::read_file(samples + "p5-all_reduce.log");
+    ASSERT_TRUE(text);
+    for (std::size_t at = 0; (at = text->find("NVIDIA H100 80GB HBM3")) != std::string::npos;) {
+        text->replace(at, 21, "Frobnicator 9000");
+    }
+    const auto file = parse_collectives(*text, "log");
+    ASSERT_TRUE(file);
+    EXPECT_TRUE(says(refusal(*file, machine("p5")), "--device"));
+    TimedMachine meant = machine("p5");
+    meant.device = "H100-SXM-80GB";
+    EXPECT_EQ(refusal(*file, meant), "");
+    meant.device = "A100-SXM-80GB";
+    EXPECT_TRUE(says(refusal(*file, meant), "leave --device out"));
+}
+
 TEST(CollectiveFile, RecordsThatStateANetworkMustAgreeWithTheMachine) {
     const TemporaryFile lines(
         "c.jsonl",
@@ -131,6 +147,9 @@ TEST(CollectiveFile, WhatALogLeavesOpenIsAskedForOneThingAtATime) {
     CollectiveFile spread = prefixed;
     ASSERT_TRUE(complete_collectives(spread, machine("dgx-h100")));
     EXPECT_EQ(spread.records.records.front().nodes, 2);
+    ASSERT_EQ(spread.assumptions.size(), 2U); // each once, not for every row
+    EXPECT_EQ(spread.assumptions[0].value, "16");
+    EXPECT_EQ(spread.assumptions[1].path, "timings.nodes");
     EXPECT_EQ(spread.records.records.front().ranks_per_node, 8);
 }
 
