@@ -45,8 +45,9 @@ auto setup_key(const sim::CollectiveRecord& r) {
 
 sim::GroupPath CollectiveSetup::path() const { return path_of(scenario, layout, sim::Group::dp); }
 
-Result<CollectiveReproducer> CollectiveReproducer::make() {
+Result<CollectiveReproducer> CollectiveReproducer::make(std::optional<sim::Cluster> machine) {
     CollectiveReproducer out;
+    out.machine_ = std::move(machine);
     auto catalogue = sim::load_catalogue();
     if (!catalogue) {
         return catalogue.error();
@@ -67,6 +68,9 @@ Result<CollectiveReproducer> CollectiveReproducer::make() {
 }
 
 const sim::NodeTemplate* CollectiveReproducer::typical_node(const std::string& device) const {
+    if (machine_) {
+        return &machine_->node_groups.front().node;
+    }
     for (const sim::Cluster& cluster : clusters_) {
         for (const sim::NodeGroup& group : cluster.node_groups) {
             if (group.node.device == device) {
@@ -77,12 +81,31 @@ const sim::NodeTemplate* CollectiveReproducer::typical_node(const std::string& d
     return nullptr;
 }
 
+/// The machine in place of a cluster put together from a record, where the ranks take its nodes as
+/// they are: all of each, or some of one. What else is on a machine than networks plays no part.
+sim::Cluster CollectiveReproducer::on_machine(sim::Cluster cluster, bool one_node) const {
+    const sim::NodeTemplate& node = machine_->node_groups.front().node;
+    sim::NodeTemplate& built = cluster.node_groups.front().node;
+    cluster.devices = machine_->devices;
+    if (one_node ? built.devices <= node.devices : built.devices == node.devices) {
+        built = node;
+    }
+    if (!one_node) {
+        cluster.fabric = machine_->fabric;
+    }
+    return cluster;
+}
+
 Result<CollectiveSetup> CollectiveReproducer::reproduce(const sim::CollectiveRecord& record) const {
     if (!record.device) {
         return missing("device");
     }
     CollectiveSetup out;
-    auto device = sim::find_device(catalogue_.devices, *record.device, "device");
+    auto device = sim::find_device(machine_ ? machine_->devices : catalogue_.devices,
+                                   *record.device, "device");
+    if (!device && machine_) {
+        device = sim::find_device(catalogue_.devices, *record.device, "device");
+    }
     if (!device) {
         return unusable("device", device.error().what);
     }
@@ -103,8 +126,10 @@ Result<CollectiveSetup> CollectiveReproducer::reproduce(const sim::CollectiveRec
         return cluster.error();
     }
     sim::NodeTemplate& node = cluster->node_groups.front().node;
-    if (typical != nullptr && one_node && is_mesh(node.scaleup.kind) &&
-        typical->scaleup.kind == node.scaleup.kind && typical->devices >= node.devices) {
+    if (machine_) {
+        cluster = on_machine(std::move(*cluster), one_node);
+    } else if (typical != nullptr && one_node && is_mesh(node.scaleup.kind) &&
+               typical->scaleup.kind == node.scaleup.kind && typical->devices >= node.devices) {
         // which links a group of ranks has depends on the whole node
         node = *typical;
         note(out.notes, "intra_kind", "links of a node of " + std::to_string(node.devices),
@@ -132,8 +157,9 @@ Result<CollectiveSetup> CollectiveReproducer::reproduce(const sim::CollectiveRec
 }
 
 Result<std::vector<CollectivePrediction>> predict_collectives(
-    const std::vector<sim::CollectiveRecord>& records, const sim::Calibration& calibration) {
-    auto reproducer = CollectiveReproducer::make();
+    const std::vector<sim::CollectiveRecord>& records, const sim::Calibration& calibration,
+    const std::optional<sim::Cluster>& machine) {
+    auto reproducer = CollectiveReproducer::make(machine);
     if (!reproducer) {
         return reproducer.error();
     }
@@ -183,7 +209,7 @@ Result<std::vector<CollectivePrediction>> predict_collectives(
             row.protocol = name_of(line.protocol);
             row.notes = (*setup)->notes;
             if (record.fault_noted) {
-                row.flag = "its source calls it faulty: " + record.fault.value_or("not said how");
+                row.flag = "faulty: " + record.fault.value_or("by its source's word");
             }
         }
         out.push_back(std::move(row));

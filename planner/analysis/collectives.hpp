@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -76,27 +77,32 @@ struct CollectiveSetup {
 };
 
 /// Turns records into setups; keeps the catalogue, so one object serves a whole file. What the
-/// record leaves open (cards, links of a mesh) comes from the first built-in cluster of the same
-/// device, with a note.
+/// record leaves open (cards, links of a mesh) comes from the machine, or without one from the
+/// first built-in cluster of the same device, with a note.
 class CollectiveReproducer {
 public:
-    /// Errors: data files that are missing or broken.
-    static sim::Result<CollectiveReproducer> make();
+    /// `machine`: where every record was measured; its nodes and fabric are taken as they are where
+    /// the ranks fill them. Errors: data files that are missing or broken.
+    static sim::Result<CollectiveReproducer> make(std::optional<sim::Cluster> machine = {});
     /// Errors: what is missing or contradicts; `what` is the reason for skipping the record.
     [[nodiscard]] sim::Result<CollectiveSetup> reproduce(const sim::CollectiveRecord& record) const;
 
 private:
     CollectiveReproducer() = default;
     [[nodiscard]] const sim::NodeTemplate* typical_node(const std::string& device) const;
+    [[nodiscard]] sim::Cluster on_machine(sim::Cluster cluster, bool one_node) const;
 
     sim::Catalogue catalogue_;
     std::vector<sim::Cluster> clusters_;
+    std::optional<sim::Cluster> machine_;
 };
 
-/// Predicts every record, in order. `calibration` replaces constants of the networks.
-/// Errors: data files that are missing or broken, a calibration that names no constant.
+/// Predicts every record, in order. `calibration` replaces constants of the networks; `machine` as
+/// in CollectiveReproducer. Errors: data files that are missing or broken, a calibration that names
+/// no constant.
 sim::Result<std::vector<CollectivePrediction>> predict_collectives(
-    const std::vector<sim::CollectiveRecord>& records, const sim::Calibration& calibration);
+    const std::vector<sim::CollectiveRecord>& records, const sim::Calibration& calibration,
+    const std::optional<sim::Cluster>& machine = {});
 
 /// What to say of large messages whose median error is `median`; empty: nothing.
 std::string remark_on(double median);

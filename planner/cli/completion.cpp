@@ -158,7 +158,7 @@ std::string fish_script(const std::vector<CompletedVerb>& verbs) {
 } // namespace
 
 ValueKind value_kind_of(std::string_view name) {
-    constexpr std::array<std::pair<std::string_view, ValueKind>, 18> kinds = {{
+    constexpr std::array<std::pair<std::string_view, ValueKind>, 21> kinds = {{
         {"--model", ValueKind::model},
         {"model", ValueKind::model},
         {"--cluster", ValueKind::cluster},
@@ -172,6 +172,9 @@ ValueKind value_kind_of(std::string_view name) {
         {"--output", ValueKind::file},
         {"--report", ValueKind::file},
         {"--runs", ValueKind::file},
+        {"--kernels", ValueKind::file},
+        {"--collectives", ValueKind::file},
+        {"timings", ValueKind::file},
         {"plan-file", ValueKind::file},
         {"a", ValueKind::file},
         {"b", ValueKind::file},

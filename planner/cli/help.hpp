@@ -69,10 +69,14 @@ inline constexpr VerbHelp validate = {
     "  shardplan validate --runs runs.jsonl\n"
     "  shardplan validate --runs runs.jsonl --by stack,device\n"
     "  shardplan validate --runs runs.jsonl --json > report.json\n"
-    "  shardplan validate --kernels kernels.jsonl\n"};
+    "  shardplan validate --kernels kernels.jsonl\n"
+    "  shardplan validate --collectives collectives.jsonl\n"
+    "  shardplan validate --collectives nccl.log --cluster dgx-h100 --calibration mine.json\n"};
 
 inline constexpr VerbHelp calibrate = {
-    "calibrate", "estimate the constants that are fitted to published runs",
+    "calibrate", "fit constants: networks to your own timings, others to published runs",
+    "  shardplan calibrate nccl-1-node.log nccl-4-nodes.log --cluster dgx-h100 -o mine.json\n"
+    "  shardplan calibrate nccl.log --cluster topo.txt --device A100-SXM-80GB\n"
     "  shardplan calibrate --runs runs.jsonl\n"
     "  shardplan calibrate --runs runs.jsonl --exclude my-group -o constants.json\n"
     "  shardplan estimate -m llama-3-70b -c dgx-h100 -g 64 --layout tp8,sp,pp4,mb1,zero1 \\\n"

@@ -124,12 +124,26 @@ void add_explainers(CLI::App& app, Everything& all) {
     });
 }
 
+/// The options of a verb, also those in groups of options, which the parser keeps as verbs without
+/// a name.
+std::vector<const CLI::Option*> options_of(const CLI::App& verb) {
+    std::vector<const CLI::Option*> out = verb.get_options();
+    for (const CLI::App* group : verb.get_subcommands([](const CLI::App*) { return true; })) {
+        if (group->get_name().empty()) {
+            for (const CLI::Option* option : options_of(*group)) {
+                out.push_back(option);
+            }
+        }
+    }
+    return out;
+}
+
 /// The table of verbs as the parser knows it.
 std::vector<CompletedVerb> verb_table(const CLI::App& app) {
     std::vector<CompletedVerb> out;
     for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
         CompletedVerb row{verb->get_name(), verb->get_description(), {}, {}};
-        for (const CLI::Option* option : verb->get_options()) {
+        for (const CLI::Option* option : options_of(*verb)) {
             if (option->get_lnames().empty()) {
                 row.positionals.push_back(value_kind_of(option->get_name(true)));
                 continue;
@@ -171,7 +185,7 @@ sim::Error explain(const CLI::App& app, const std::vector<std::string>& argument
             known.push_back(sub->get_name());
         }
     }
-    for (const CLI::Option* option : verb->get_options()) {
+    for (const CLI::Option* option : options_of(*verb)) {
         for (const std::string& name : option->get_lnames()) {
             known.push_back("--" + name);
         }

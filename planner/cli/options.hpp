@@ -162,6 +162,13 @@ struct SimulateVerbOptions {
     std::int64_t most_events = 1'000'000'000;
 };
 
+/// What somebody adds to timings of collectives.
+struct TimingOptions {
+    ClusterOptions machine = {}; ///< where they were taken; cluster empty: not given
+    std::string collective = {}; ///< that was timed
+    std::string system = {};     ///< the only one of their systems that is looked at; empty: all
+};
+
 struct ValidateOptions {
     std::string runs;
     std::vector<std::string> by;
@@ -169,12 +176,17 @@ struct ValidateOptions {
     bool sweeps = false;          ///< every sweep, not only the groups
     std::string kernels = {};     ///< kernel records, in place of runs
     std::string collectives = {}; ///< timings of collectives, in place of runs
+    TimingOptions timing = {};
+    std::string calibration = {}; ///< applied to collectives
 };
 
 struct CalibrateVerbOptions {
     std::string runs;
     std::vector<std::string> exclude;
-    std::string output; ///< "-": standard output, in place of the report
+    std::string output;                        ///< "-": standard output, in place of the report
+    std::vector<std::string> collectives = {}; ///< files of timings, in place of runs
+    TimingOptions timing = {};
+    bool match_mistuned = false; ///< also constants of systems far below their links are written
 };
 
 } // namespace shardplan::plan::cli

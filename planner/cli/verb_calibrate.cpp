@@ -190,6 +190,9 @@ std::string input_of(const std::string& path, const std::string& text) {
 } // namespace
 
 int run_calibrate(const CalibrateVerbOptions& options, const Console& console) {
+    if (!options.collectives.empty()) {
+        return run_calibrate_collectives(options, console);
+    }
     const auto text = sim::read_file(options.runs);
     if (!text) {
         return fail(console, text.error());

@@ -1,10 +1,12 @@
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "planner/analysis/collectives.hpp"
 #include "planner/analysis/collectives_fit.hpp"
+#include "planner/cli/collective_input.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/catalogue.hpp"
@@ -28,15 +30,18 @@ CollectiveBar bar_of(const std::vector<CurveTest>& curves) {
 
 void write_json(const Console& console, const std::vector<CollectiveBar>& bars,
                 const std::vector<CollectiveGroup>& groups,
-                const std::vector<CollectivePrediction>& rows, bool notes) {
+                const std::vector<CollectivePrediction>& rows,
+                const std::vector<sim::Assumption>& assumptions, bool notes) {
     sim::JsonWriter json;
     json.begin_object().begin_array("bars");
     for (const CollectiveBar& bar : bars) {
         json.begin_object()
             .member("name", bar.what)
             .member("systems", bar.systems)
-            .member("rows", bar.rows)
-            .member("median", bar.median);
+            .member("rows", bar.rows);
+        if (bar.rows > 0) {
+            json.member("median", bar.median);
+        }
         if (bar.systems > 0) {
             json.member("within_15_percent", bar.within_15)
                 .member("worst", bar.worst)
@@ -85,6 +90,10 @@ void write_json(const Console& console, const std::vector<CollectiveBar>& bars,
         }
         json.end_object();
     }
+    json.end_array().begin_array("assumptions");
+    for (const sim::Assumption& one : assumptions) {
+        json.value(one);
+    }
     json.end_array().end_object();
     console.out << json.str();
 }
@@ -99,12 +108,17 @@ void print_bars(const Console& console, const std::vector<CollectiveBar>& bars) 
                  {"worst system", Align::left}});
     for (const CollectiveBar& bar : bars) {
         const bool by_system = bar.systems > 0;
+        if (bar.rows == 0) {
+            continue;
+        }
         table.add({bar.what, by_system ? std::to_string(bar.systems) : "", std::to_string(bar.rows),
                    percent(bar.median), by_system ? percent(bar.within_15) : "",
                    by_system ? percent(bar.worst) : "", bar.worst_system});
     }
-    print_heading(console.out, "Errors of the time", console.color);
-    table.print(console.out, console.color, 2);
+    if (!table.empty()) {
+        print_heading(console.out, "Errors of the time", console.color);
+        table.print(console.out, console.color, 2);
+    }
 }
 
 void print_groups(const Console& console, const std::vector<CollectiveGroup>& groups) {
@@ -143,19 +157,24 @@ void print_groups(const Console& console, const std::vector<CollectiveGroup>& gr
 } // namespace
 
 int run_validate_collectives(const ValidateOptions& options, const Console& console) {
-    const auto file = sim::read_collective_records(options.collectives);
+    const auto file = collectives_from({options.collectives}, options.timing);
     if (!file) {
         return fail(console, file.error());
     }
-    for (const sim::Error& problem : file->problems) {
-        console.err << "warning: " << problem.where << ": " << problem.what << " (" << problem.hint
-                    << ")\n";
+    print_problems(console, *file);
+    sim::Calibration calibration;
+    if (!options.calibration.empty()) {
+        auto loaded = sim::load_calibration(options.calibration);
+        if (!loaded) {
+            return fail(console, loaded.error());
+        }
+        calibration = std::move(*loaded);
     }
-    const auto rows = predict_collectives(file->records, {});
+    const auto rows = predict_collectives(file->records, calibration, file->machine);
     if (!rows) {
         return fail(console, rows.error());
     }
-    const auto curves = test_curves(file->records);
+    const auto curves = test_curves(file->records, file->machine);
     if (!curves) {
         return fail(console, curves.error());
     }
@@ -165,7 +184,7 @@ int run_validate_collectives(const ValidateOptions& options, const Console& cons
     }
     const auto groups = score_collectives(file->records, *rows);
     if (console.json) {
-        write_json(console, bars, groups, *rows, options.notes);
+        write_json(console, bars, groups, *rows, file->assumptions, options.notes);
         return exit_code::yes;
     }
     std::int64_t skipped = 0;
@@ -176,6 +195,7 @@ int run_validate_collectives(const ValidateOptions& options, const Console& cons
                                static_cast<std::int64_t>(rows->size()) - skipped, skipped);
     print_bars(console, bars);
     print_groups(console, groups);
+    print_assumptions(console.out, file->assumptions, console.color);
     return exit_code::yes;
 }
 

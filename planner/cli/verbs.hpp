@@ -34,7 +34,7 @@ int run_calendar(const CalendarOptions& options, const Console& console);
 int run_simulate(const SimulateVerbOptions& options, const Console& console);
 /// Published runs predicted and compared.
 int run_validate(const ValidateOptions& options, const Console& console);
-/// Constants fitted to published runs.
+/// Constants fitted to published runs, or those of networks to timings of collectives.
 int run_calibrate(const CalibrateVerbOptions& options, const Console& console);
 
 /// Lines of a file of run records that were lost or doubted, as warnings.
@@ -43,5 +43,7 @@ void print_problems(const Console& console, const sim::RunRecords& runs);
 int run_validate_kernels(const ValidateOptions& options, const Console& console);
 /// The same of collectives: what `run_validate` does with `collectives`.
 int run_validate_collectives(const ValidateOptions& options, const Console& console);
+/// What `run_calibrate` does with files of timings of collectives.
+int run_calibrate_collectives(const CalibrateVerbOptions& options, const Console& console);
 
 } // namespace shardplan::plan::cli

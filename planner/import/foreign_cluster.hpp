@@ -141,6 +141,7 @@ struct CollectiveLog {
     std::int64_t warnings = 0;                  ///< NCCL WARN lines
     std::int64_t wrong = 0;                     ///< wrong elements, over all rows
     std::optional<std::int64_t> cliff_at;       ///< first size at which the bandwidth falls
+    std::vector<std::string> hosts;             ///< of the last table that names any, by name
 };
 
 struct ForeignCluster {

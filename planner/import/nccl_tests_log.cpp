@@ -165,6 +165,7 @@ private:
                 ranks_.hosts.insert(std::string(found[i + 1]));
             }
         }
+        out_.log->hosts.assign(ranks_.hosts.begin(), ranks_.hosts.end());
         const std::size_t close = comment.rfind(']');
         if (ranks_.device.empty() && close != std::string_view::npos) {
             ranks_.device = text::trim(comment.substr(close + 1));
@@ -312,6 +313,9 @@ private:
 
     void finish() {
         find_cliff();
+        if (collective_.empty() && infer_all_reduce()) {
+            collective_ = "all_reduce";
+        }
         if (collective_.empty()) {
             out_.lose(0, "which collective was timed: no program is named (all_reduce_perf, ...)");
         }
@@ -339,12 +343,27 @@ private:
         out_.facts.push_back({"largest busbw", sim::to_text(sim::Bandwidth(most * 1e9))});
     }
 
+    /// A program that is not named: all-reduce alone has a busbw above its algbw, by 2 (n - 1) / n.
+    bool infer_all_reduce() {
+        const bool above = std::any_of(
+            out_.log->records.begin(), out_.log->records.end(), [](const CollectiveRecord& record) {
+                constexpr double least_algbw = 1.0; // below, both are mostly rounding
+                return *record.algbw_gbytes >= least_algbw &&
+                       *record.busbw_gbytes > 1.05 * *record.algbw_gbytes;
+            });
+        for (CollectiveRecord& record : out_.log->records) {
+            record.collective = above ? "all_reduce" : record.collective;
+        }
+        return above;
+    }
+
     /// A larger message that moves at less than half the rate of the one before: a switch of
     /// algorithm that went wrong, a cache or a buffer that overflows, a card that stumbles.
     void find_cliff() {
         std::map<std::string, const CollectiveRecord*> last;
-        for (const CollectiveRecord& record : out_.log->records) {
+        for (CollectiveRecord& record : out_.log->records) {
             const CollectiveRecord*& before = last[record.curve];
+            mark_behind_cliff(record, before);
             if (before != nullptr && *record.size_bytes > *before->size_bytes &&
                 *record.busbw_gbytes < 0.5 * *before->busbw_gbytes) {
                 if (!out_.log->cliff_at || *record.size_bytes < *out_.log->cliff_at) {
@@ -363,8 +382,25 @@ private:
         }
     }
 
+    /// Rows below a cliff measure whatever went wrong, and so do larger ones until the bandwidth is
+    /// back. `before`: the row before it in its curve.
+    void mark_behind_cliff(CollectiveRecord& record, const CollectiveRecord* before) {
+        double& best = best_[record.curve];
+        if (before == nullptr || *record.size_bytes <= *before->size_bytes) {
+            best = 0.0; // the sizes begin anew
+        }
+        if (*record.busbw_gbytes < 0.5 * best) {
+            record.fault = record.fault.value_or("behind a cliff: smaller messages reached " +
+                                                 sim::to_text(sim::Bandwidth(best * 1e9)));
+            record.fault_noted = true;
+            record.scorable = false;
+        }
+        best = std::max(best, *record.busbw_gbytes);
+    }
+
     ForeignCluster out_;
     Ranks ranks_;
+    std::map<std::string, double> best_; ///< busbw so far, by curve
     std::string collective_;
     std::string library_;
     std::string fabric_;

@@ -1,7 +1,12 @@
 // Files of foreign formats: each reader by itself, whether or not the text is still recognised, and
 // behind it everything that is made of its answer.
+#include <algorithm>
+#include <cmath>
+
+#include "planner/analysis/collectives_fit.hpp"
 #include "planner/cli/present_foreign.hpp"
 #include "planner/import/build_cluster.hpp"
+#include "planner/import/collective_file.hpp"
 #include "planner/import/readers.hpp"
 #include "planner/import/recognise.hpp"
 #include "simulator/io/catalogue.hpp"
@@ -73,6 +78,28 @@ fuzz::Outcome all_of(Reader read, const std::string& text, const Helps& helps) {
     return {};
 }
 
+/// What `validate --collectives` and `calibrate` make of a text of timings, with the machine.
+fuzz::Outcome timings_of(const std::string& text, const plan::TimedMachine& machine,
+                         const plan::CollectiveReproducer& reproducer) {
+    auto file = plan::parse_collectives(text, "input");
+    if (!file) {
+        return fuzz::outcome_of(file);
+    }
+    if (const auto status = plan::complete_collectives(*file, machine); !status) {
+        return fuzz::outcome_of(status);
+    }
+    constexpr std::size_t few = 8; // enough for a fit, and quick
+    auto& records = file->records.records;
+    records.resize(std::min(records.size(), few));
+    const auto fit = plan::fit_fabric(reproducer, records);
+    if (!fit) {
+        return fuzz::outcome_of(fit);
+    }
+    const bool sound = std::all_of(fit->residuals.begin(), fit->residuals.end(),
+                                   [](double error) { return std::isfinite(error); });
+    return sound ? fuzz::Outcome{} : fuzz::Outcome{3, "an error that is no number"};
+}
+
 std::vector<std::string> inputs(std::initializer_list<const char*> files) {
     std::vector<std::string> out;
     for (const char* file : files) {
@@ -91,7 +118,18 @@ int main() {
                                 return all_of(read, text, helps);
                             }};
     };
+    plan::TimedMachine machine;
+    machine.catalogue = helps.device.catalogue;
+    machine.cluster = helps_with("H100-SXM-80GB", "p5").node.node;
+    const auto reproducer = plan::CollectiveReproducer::make(machine.cluster);
+    if (!reproducer) {
+        std::fprintf(stderr, "the catalogue cannot be read\n");
+        return 1;
+    }
     return fuzz::run({
+        {"timings",
+         {fuzz::tree_file("samples/machine/p5-all_reduce.log")},
+         [&](const std::string& text) { return timings_of(text, machine, *reproducer); }},
         target(
             "matrices",
             inputs({"topo_h100_nic_legend.txt", "topo_missing_gpu.txt", "topo_v100_cubemesh.txt"}),

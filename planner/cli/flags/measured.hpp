@@ -7,18 +7,47 @@
 /// Flags of the verbs that deal in what was measured: validate, calibrate.
 namespace shardplan::plan::cli {
 
+/// What somebody adds to timings of collectives. `timings`: the option that names them.
+inline void add_timing(CLI::App* app, TimingOptions& timing, CLI::Option* timings) {
+    ClusterOptions& machine = timing.machine;
+    const char* group = "Timings of collectives: what a log does not say";
+    std::vector<CLI::Option*> options = {
+        app->add_option("--cluster,-c", machine.cluster,
+                        "machine they were taken on: cluster file or built-in name")
+            ->type_name("C"),
+        app->add_option("--gpus,-g", machine.gpus, "ranks that took part")->type_name("N"),
+        app->add_option("--collective", timing.collective,
+                        "what was timed, as in all_reduce or reduce_scatter")
+            ->type_name("NAME"),
+        app->add_option("--device", machine.import.device,
+                        "what the devices are, where all ranks ran on one node or the cluster file "
+                        "does not say")
+            ->type_name("D"),
+        app->add_option("--node", machine.import.node,
+                        "cluster whose node fills in what the cluster file lacks")
+            ->type_name("C"),
+        app->add_option("--set", machine.sets, "change one field, as in cluster.fabric.kind=roce")
+            ->type_name("PATH=VALUE")
+            ->expected(1)
+            ->take_all()};
+    for (CLI::Option* option : options) {
+        option->group(group)->needs(timings);
+    }
+}
+
 inline void add_validate(CLI::App& app, Everything& all) {
     CLI::App* validate = add_verb(app, all, help::validate);
     CLI::Option_group* measured =
         validate->add_option_group("measurements", "what to predict and compare with");
     const auto add = [&](const char* flag, std::string& file, const char* doc) {
-        measured->add_option(flag, file, doc)->type_name("FILE");
+        return measured->add_option(flag, file, doc)->type_name("FILE");
     };
     add("--runs", all.validate.runs, "run records, one JSON object per line");
     add("--kernels", all.validate.kernels,
         "kernel records, one JSON object per line: each kernel against its timing");
-    add("--collectives", all.validate.collectives,
-        "timings of collectives, one JSON object per line, or a log of nccl-tests");
+    CLI::Option* timings =
+        add("--collectives", all.validate.collectives,
+            "timings of collectives, one JSON object per line, or a log of nccl-tests");
     measured->require_option(1);
     const auto listed = [](const std::vector<std::string>& names) {
         std::string out;
@@ -35,6 +64,12 @@ inline void add_validate(CLI::App& app, Everything& all) {
         ->type_name("KEY,...");
     validate->add_flag("--notes", all.validate.notes, "with --json: what each row assumed");
     validate->add_flag("--sweeps", all.validate.sweeps, "every sweep, not only their groups");
+    validate
+        ->add_option("--calibration", all.validate.calibration,
+                     "calibration file that the collectives are predicted with")
+        ->type_name("FILE")
+        ->needs(timings);
+    add_timing(validate, all.validate.timing, timings);
     validate->callback([&all] {
         all.verb = [&all](const Console& console) { return run_validate(all.validate, console); };
     });
@@ -42,14 +77,32 @@ inline void add_validate(CLI::App& app, Everything& all) {
 
 inline void add_calibrate(CLI::App& app, Everything& all) {
     CLI::App* verb = add_verb(app, all, help::calibrate);
-    verb->add_option("--runs", all.calibrate.runs, "run records, one JSON object per line")
-        ->required()
-        ->type_name("FILE");
+    CLI::Option_group* measured =
+        verb->add_option_group("measurements", "what constants are fitted to");
+    CLI::Option* timings =
+        measured
+            ->add_option("timings", all.calibrate.collectives,
+                         "timings of collectives: logs of nccl-tests, or records, one JSON "
+                         "object per line")
+            ->type_name("FILE");
+    CLI::Option* runs =
+        measured->add_option("--runs", all.calibrate.runs, "run records, one JSON object per line")
+            ->type_name("FILE");
+    measured->require_option(1);
     verb->add_option("--exclude", all.calibrate.exclude,
-                     "group of records that is not looked at; may be repeated")
+                     "group of runs that is not looked at; may be repeated")
         ->expected(1)
         ->take_all()
-        ->type_name("GROUP");
+        ->type_name("GROUP")
+        ->needs(runs);
+    verb->add_option("--system", all.calibrate.timing.system,
+                     "the only system of the timings that is looked at")
+        ->type_name("NAME")
+        ->needs(timings);
+    verb->add_flag("--match-mistuned", all.calibrate.match_mistuned,
+                   "write also constants of systems that run far below their links")
+        ->needs(timings);
+    add_timing(verb, all.calibrate.timing, timings);
     verb->add_option("-o,--output", all.calibrate.output,
                      "write what --calibration takes; - for stdout")
         ->type_name("FILE");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/analysis/collectives_fit.hpp"
+#include "simulator/io/catalogue.hpp"
 
 namespace shardplan::plan {
 namespace {
@@ -135,7 +136,7 @@ TEST(Collectives, AFitThatMatchesAMistunedSystemSaysSo) {
     EXPECT_NE(fit->flag.find("% of what these links should give"), std::string::npos);
 }
 
-TEST(Collectives, AFitNeedsFourSizesOfOneShape) {
+TEST(Collectives, AFitNeedsFourSizesOfOneSystemAndNetwork) {
     const auto reproducer = CollectiveReproducer::make();
     ASSERT_TRUE(reproducer);
     auto records = curve_of(0.8, 3e6);
@@ -143,8 +144,118 @@ TEST(Collectives, AFitNeedsFourSizesOfOneShape) {
     EXPECT_FALSE(fit_fabric(*reproducer, records));
     EXPECT_FALSE(fit_fabric(*reproducer, {}));
     records = curve_of(0.8, 3e6);
-    records[1].nodes = 8;
+    records[1].system = "another";
     EXPECT_FALSE(fit_fabric(*reproducer, records));
+    records = curve_of(0.8, 3e6);
+    records[1] = record(1, 1 << 20);
+    records[1].time_us = 100.0;
+    const auto mixed = fit_fabric(*reproducer, records);
+    ASSERT_FALSE(mixed);
+    EXPECT_NE(mixed.error().what.find("infiniband and nvswitch"), std::string::npos);
+}
+
+TEST(Collectives, NumbersOfNodesOnOneNetworkAreFittedTogether) {
+    auto records = curve_of(0.8, 3e6);
+    for (std::size_t i = 0; i < records.size(); i += 2) {
+        records[i].nodes = 2; // as fast as four, near enough to be fitted
+        records[i].gpus = 16;
+    }
+    const auto result = fit_fabrics(records);
+    ASSERT_TRUE(result) << to_text(result.error());
+    ASSERT_EQ(result->fits.size(), 1U);
+    EXPECT_EQ(result->fits[0].shapes, (std::vector<FitShape>{{2, 16}, {4, 32}}));
+    EXPECT_EQ(result->fits[0].residuals.size(), records.size());
+    EXPECT_LT(result->fits[0].after.median, result->fits[0].before.median);
+}
+
+TEST(Collectives, NodesAreFittedBeforeTheNetworkBetweenThem) {
+    auto records = curve_of(0.8, 3e6);
+    std::vector<sim::CollectiveRecord> inside;
+    for (std::int64_t bytes = 1 << 10; bytes <= 1 << 30; bytes *= 4) {
+        inside.push_back(record(1, bytes));
+    }
+    const auto rows = predict(inside);
+    for (std::size_t i = 0; i < inside.size(); ++i) {
+        inside[i].time_us = 1.2 * rows[i].time_us;
+    }
+    records.insert(records.end(), inside.begin(), inside.end());
+    const auto result = fit_fabrics(records);
+    ASSERT_TRUE(result);
+    ASSERT_EQ(result->fits.size(), 2U);
+    EXPECT_EQ(result->fits[0].fabric, "nvswitch");
+    EXPECT_EQ(result->fits[1].fabric, "infiniband");
+    const auto file = calibration_of(result->fits, "tool", "input");
+    ASSERT_TRUE(file) << to_text(file.error());
+    EXPECT_EQ(file->entries.size(),
+              result->fits[0].decided.size() + result->fits[1].decided.size());
+    EXPECT_EQ(file->date, ""); // no clock: the same records give the same bytes
+}
+
+TEST(Collectives, FaultsAndWhatCannotBePredictedAreLeftOutOfAFitAndNamed) {
+    auto records = curve_of(0.8, 3e6);
+    records[0].fault_noted = true;
+    records[0].fault = "wrong results";
+    records[1].device = "no such device";
+    const auto result = fit_fabrics(records);
+    ASSERT_TRUE(result);
+    ASSERT_EQ(result->fits.size(), 1U);
+    EXPECT_EQ(result->fits[0].residuals.size(), records.size() - 2);
+    ASSERT_EQ(result->left_out.size(), 2U);
+    EXPECT_EQ(result->left_out[0].why, "faulty: wrong results");
+    EXPECT_NE(result->left_out[1].why.find("no such device"), std::string::npos);
+}
+
+TEST(Collectives, ACalibrationHoldsOneMachine) {
+    auto records = curve_of(0.8, 3e6);
+    auto others = curve_of(0.7, 3e6);
+    for (sim::CollectiveRecord& other : others) {
+        other.system = "another";
+    }
+    records.insert(records.end(), others.begin(), others.end());
+    const auto result = fit_fabrics(records);
+    ASSERT_TRUE(result);
+    ASSERT_EQ(result->fits.size(), 2U);
+    const auto file = calibration_of(result->fits, "tool", "input");
+    ASSERT_FALSE(file);
+    EXPECT_NE(file.error().hint.find("--system"), std::string::npos);
+}
+
+TEST(Collectives, WhatTheRecordsConfirmIsCalibratedAndWhatTheyDoNotShowIsNot) {
+    const auto reproducer = CollectiveReproducer::make();
+    ASSERT_TRUE(reproducer);
+    auto records = curve_of(0.95, 1.2e6);
+    const auto plain = predict(records);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+        records[i].time_us = plain[i].time_us; // as the profile has it
+    }
+    const auto fit = fit_fabric(*reproducer, records);
+    ASSERT_TRUE(fit);
+    const auto decided = [&](const std::string& name) {
+        for (const DecidedConstant& one : fit->decided) {
+            if (one.path == "fabric.infiniband." + name) {
+                return one.before == one.after;
+            }
+        }
+        return false;
+    };
+    EXPECT_TRUE(decided("tree.bandwidth_efficiency"));
+    for (const DecidedConstant& one : fit->decided) {
+        EXPECT_EQ(one.before, one.after) << one.path;
+        EXPECT_EQ(one.path.find(".low_latency."), std::string::npos) << one.path; // from 1 MiB up
+    }
+}
+
+TEST(Collectives, OnAMachineItsOwnLinksArePriced) {
+    auto machine = sim::load_cluster("dgx-h100");
+    ASSERT_TRUE(machine);
+    sim::Cluster slow = machine->value;
+    slow.node_groups.front().node.nics.per_nic.physical = sim::Bandwidth(12.5e9);
+    sim::CollectiveRecord one = record(4, std::int64_t{1} << 32);
+    const auto usual = predict_collectives({one}, {}, machine->value);
+    one.fabric.gbit_per_nic = 100.0;
+    const auto slower = predict_collectives({one}, {}, slow);
+    ASSERT_TRUE(usual && slower);
+    EXPECT_GT(slower->front().time_us, 2.0 * usual->front().time_us);
 }
 
 } // namespace

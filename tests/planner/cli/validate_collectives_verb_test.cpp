@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "tests/planner/cli/run_verb.hpp"
@@ -27,7 +30,7 @@ ValidateOptions of(const std::string& path) {
 
 TEST(ValidateCollectivesVerb, JsonHasARowForEachRecordWithATimeOrAReason) {
     const TemporaryFile file("c.jsonl", two_rows);
-    const Answer answer = run_verb(run_validate_collectives, of(file.path()), {.json = true});
+    const Answer answer = run_verb(run_validate, of(file.path()), {.json = true});
     ASSERT_EQ(answer.code, 0) << answer.err;
     const sim::JsonValue rows = *parsed(answer.out).find("rows");
     ASSERT_EQ(rows.size(), 2U);
@@ -38,16 +41,45 @@ TEST(ValidateCollectivesVerb, JsonHasARowForEachRecordWithATimeOrAReason) {
 
 TEST(ValidateCollectivesVerb, ShowsFiguresBySystemCollectiveAndSize) {
     const TemporaryFile file("c.jsonl", two_rows);
-    const Answer answer = run_verb(run_validate_collectives, of(file.path()));
+    const Answer answer = run_verb(run_validate, of(file.path()));
     ASSERT_EQ(answer.code, 0) << answer.err;
     EXPECT_NE(answer.out.find("2 records, 1 predicted, 1 skipped"), std::string::npos);
     EXPECT_NE(answer.out.find(">= 16 MiB"), std::string::npos);
     EXPECT_NE(answer.out.find("1 skipped"), std::string::npos);
 }
 
+TEST(ValidateCollectivesVerb, ALogHasARowForEachTimingInItsOrder) {
+    ValidateOptions options = of(SHARDPLAN_SOURCE_DIR "/samples/machine/p5-all_reduce.log");
+    options.timing.machine.cluster = "p5";
+    const Answer answer = run_verb(run_validate, options, {.json = true});
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    const sim::JsonValue rows = *parsed(answer.out).find("rows");
+    ASSERT_EQ(rows.size(), 26U);
+    std::vector<double> times;
+    for (std::size_t i = 0; i < rows.size(); i += 2) { // out of place, then in place
+        EXPECT_EQ(*rows.at(i).find("time_us")->as_double(),
+                  *rows.at(i + 1).find("time_us")->as_double());
+        times.push_back(*rows.at(i).find("time_us")->as_double());
+    }
+    EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
+}
+
+TEST(ValidateCollectivesVerb, RowsOfALogThatCannotBeTrustedAreFlagged) {
+    ValidateOptions options =
+        of(SHARDPLAN_SOURCE_DIR "/tests/data/inputs/nccl_tests_rank_prefix.log");
+    options.timing.machine.cluster = "dgx-h100";
+    const Answer answer = run_verb(run_validate, options, {.json = true});
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    EXPECT_NE(answer.err.find("the bandwidth falls"), std::string::npos) << answer.err;
+    const sim::JsonValue rows = *parsed(answer.out).find("rows");
+    ASSERT_EQ(rows.size(), 6U);
+    EXPECT_EQ(rows.at(0).find("flag"), std::nullopt);
+    EXPECT_NE(rows.at(5).find("flag")->as_string()->find("cliff"), std::string::npos);
+}
+
 TEST(ValidateCollectivesVerb, RefusesAFileThatHoldsNone) {
     const TemporaryFile file("c.jsonl", "hello\n");
-    EXPECT_EQ(run_verb(run_validate_collectives, of(file.path())).code, 2);
+    EXPECT_EQ(run_verb(run_validate, of(file.path())).code, 2);
 }
 
 } // namespace

@@ -27,7 +27,7 @@ TEST(Communicators, OfANodeOfA100TakeAsMuchAsIsReported) {
     // reported: 544 to 688 MiB
     const sim::GroupPath path = data_parallel(on("dgx-a100", 8), 8);
     EXPECT_EQ(channels_of(path), 24.0);
-    EXPECT_NEAR(communicator_memory(path).value() / mib, 24 * 3 * 9.2, 0.1);
+    EXPECT_NEAR(communicator_memory(path).value() / mib, 24 * 3 * 9.1875, 1e-9);
 }
 
 TEST(Communicators, HoldMoreWhereTheSwitchReduces) {
