@@ -20,26 +20,41 @@ std::string words(std::string_view name) {
 
 namespace {
 
+/// Does playing its step say something else of any plan than the estimate?
+bool playing_matters(const std::vector<Ranked>& ranking) {
+    constexpr double worth_showing = 0.005;
+    return std::any_of(ranking.begin(), ranking.end(), [](const Ranked& ranked) {
+        const sim::Seconds estimated = ranked.estimate.time.total.value;
+        return ranked.simulated && std::abs((*ranked.simulated - estimated).value()) >
+                                       worth_showing * estimated.value();
+    });
+}
+
 void print_ranking(const Console& console, const std::vector<Ranked>& ranking) {
     print_heading(console.out, "Ranked", console.color);
-    Table table({{"", Align::right},
-                 {"layout", Align::left},
-                 {"verdict", Align::left},
-                 {"step", Align::right},
-                 {"tokens/s/GPU", Align::right},
-                 {"MFU", Align::right},
-                 {"to spare", Align::right},
-                 {"why", Align::left}});
+    const bool played = playing_matters(ranking);
+    std::vector<Table::Column> columns{{"", Align::right},
+                                       {"layout", Align::left},
+                                       {"verdict", Align::left},
+                                       {"step", Align::right}};
+    if (played) columns.push_back({"simulated", Align::right});
+    columns.insert(columns.end(), {{"tokens/s/GPU", Align::right},
+                                   {"MFU", Align::right},
+                                   {"to spare", Align::right},
+                                   {"why", Align::left}});
+    Table table(columns);
     for (std::size_t i = 0; i < ranking.size(); ++i) {
         const sim::Estimate& e = ranking[i].estimate;
-        table.add({std::to_string(i + 1),
-                   {ranking[i].text, Style::strong},
-                   {std::string(name_of(e.verdict)), style_of(e.verdict)},
-                   sim::to_text(e.time.total.value),
-                   scaled_count(e.tokens_per_second_per_device),
-                   percent(e.mfu),
-                   fmt::format("{:.1f} GiB", e.margin.value() / 0x1p30),
-                   {ranking[i].reason, Style::faint}});
+        std::vector<Cell> row{std::to_string(i + 1),
+                              {ranking[i].text, Style::strong},
+                              {std::string(name_of(e.verdict)), style_of(e.verdict)},
+                              sim::to_text(e.time.total.value)};
+        if (played) row.emplace_back(sim::to_text(ranking[i].simulated.value_or(sim::Seconds{})));
+        row.emplace_back(scaled_count(e.tokens_per_second_per_device));
+        row.emplace_back(percent(e.mfu));
+        row.emplace_back(fmt::format("{:.1f} GiB", e.margin.value() / 0x1p30));
+        row.emplace_back(ranking[i].reason, Style::faint);
+        table.add(std::move(row));
     }
     table.print(console.out, console.color, 2);
 }

@@ -30,6 +30,8 @@ struct Ranked {
     std::string text; ///< of the layout; where several stacks were searched, it names its own
     sim::Estimate estimate;
     std::string reason;
+    /// Step as the engine plays it; none where that takes more tasks than a ranking waits for.
+    std::optional<sim::Seconds> simulated;
 };
 
 /// The best plan of a stack that did not win.

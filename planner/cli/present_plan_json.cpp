@@ -111,8 +111,11 @@ void write_plans(const Console& console, const PlanAnswer& answer) {
     for (const Ranked& ranked : answer.ranking) {
         json.begin_object()
             .member("stack", ranked.from->evaluator.scenario().stack.name)
-            .member("reason", ranked.reason)
-            .key("estimate");
+            .member("reason", ranked.reason);
+        if (ranked.simulated) {
+            json.member("simulated_step_time_s", ranked.simulated->value());
+        }
+        json.key("estimate");
         write_estimate(json, {ranked.text, ranked.estimate});
         json.end_object();
     }

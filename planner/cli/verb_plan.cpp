@@ -13,6 +13,7 @@
 #include "planner/cli/present_plan.hpp"
 #include "planner/cli/progress_bar.hpp"
 #include "planner/cli/verbs.hpp"
+#include "simulator/engine/simulate.hpp"
 #include "simulator/units/in_quotes.hpp"
 #include "simulator/units/nearest.hpp"
 #include "simulator/units/text.hpp"
@@ -55,10 +56,16 @@ std::string best_reason(const sim::Estimate& best, sim::Objective objective) {
     return fmt::format("{}; loses most to {} ({})", rank, words(name_of(largest)), percent(share));
 }
 
-std::string reason_of(const sim::Estimate& plan, const sim::Estimate& best) {
-    const double ratio = best.time.total.value.value() > 0.0
-                             ? plan.time.total.value / best.time.total.value - 1.0
-                             : 0.0;
+/// The step a plan is ranked by.
+sim::Seconds ranked_step(const Ranked& ranked) {
+    return ranked.simulated.value_or(ranked.estimate.time.total.value);
+}
+
+std::string reason_of(const Ranked& ranked, const Ranked& first) {
+    const sim::Estimate& plan = ranked.estimate;
+    const sim::Estimate& best = first.estimate;
+    const sim::Seconds step = ranked_step(first);
+    const double ratio = step.value() > 0.0 ? ranked_step(ranked) / step - 1.0 : 0.0;
     const std::string lost = ratio > 0.0 ? where_it_loses(plan.time, best.time) : "";
     std::string out =
         ratio < 0.0 ? fmt::format("{:.1f} % faster, {}", -100.0 * ratio, name_of(plan.verdict))
@@ -73,34 +80,64 @@ std::string reason_of(const sim::Estimate& plan, const sim::Estimate& best) {
     return out;
 }
 
+/// Plays the steps of all plans in short, one task per unit of a pass. All or none: a step that was
+/// played and one that was not would be compared by different measures.
+void play_all(std::vector<Ranked>& ranking) {
+    sim::SimulateOptions how;
+    how.exchanges = false;
+    how.spans = false;
+    how.most_events = 2'000'000; // less than a second
+    for (Ranked& ranked : ranking) {
+        const auto played = sim::simulate(ranked.from->evaluator, ranked.plan->layout, how);
+        if (!played) {
+            for (Ranked& other : ranking)
+                other.simulated.reset();
+            return;
+        }
+        ranked.simulated = played->step;
+    }
+}
+
+/// The score with the step as it was played.
+sim::Score played_score(const Ranked& ranked) {
+    sim::Score score = ranked.plan->score;
+    if (ranked.simulated && score.step_time.value() > 0.0) {
+        score.money_per_million_tokens *= *ranked.simulated / score.step_time;
+        score.step_time = *ranked.simulated;
+    }
+    return score;
+}
+
 /// Plans of all stacks together, best first: those that fit before borderline ones, then by the
-/// objective.
+/// objective. Which plans those are the estimates say, in which order the played steps do.
 std::vector<Ranked> rank(const std::deque<Searched>& searched, sim::Objective objective,
                          std::size_t top) {
     std::vector<Ranked> out;
     for (const Searched& under : searched) {
         const std::string& stack = under.evaluator.scenario().stack.name;
         for (const Plan& plan : under.set.plans) {
-            out.push_back({&plan, &under, plan.text, {}, {}});
+            out.push_back({&plan, &under, plan.text, {}, {}, {}});
             if (searched.size() > 1) {
                 out.back().text += ",stack=" + stack;
             }
         }
     }
     const auto key = [&](const Ranked& r) {
-        return std::tuple(r.plan->score.verdict,
-                          objective_value(objective, r.plan->layout, r.plan->score), r.text);
+        const sim::Score score = played_score(r);
+        return std::tuple(score.verdict, objective_value(objective, r.plan->layout, score), r.text);
     };
-    std::sort(out.begin(), out.end(),
-              [&](const Ranked& a, const Ranked& b) { return key(a) < key(b); });
+    const auto before = [&](const Ranked& a, const Ranked& b) { return key(a) < key(b); };
+    std::sort(out.begin(), out.end(), before);
     out.resize(std::min(out.size(), top));
+    play_all(out);
+    std::sort(out.begin(), out.end(), before);
     sim::Workspace workspace;
     for (Ranked& ranked : out) {
         ranked.estimate = ranked.from->evaluator.estimate(ranked.plan->layout, workspace);
     }
     for (std::size_t i = 0; i < out.size(); ++i) {
-        out[i].reason = i == 0 ? best_reason(out[0].estimate, objective)
-                               : reason_of(out[i].estimate, out[0].estimate);
+        out[i].reason =
+            i == 0 ? best_reason(out[0].estimate, objective) : reason_of(out[i], out[0]);
     }
     return out;
 }
@@ -129,6 +166,7 @@ std::vector<Rival> rivals_of(const PlanAnswer& answer) {
                      &searched,
                      plan.text + ",stack=" + searched.evaluator.scenario().stack.name,
                      searched.evaluator.estimate(plan.layout, workspace),
+                     {},
                      {}},
                     {}};
         rival.time = diff_plans(winner, side(rival.best)).time;
@@ -144,8 +182,9 @@ sim::Document document_of(const PlanAnswer& answer) {
     document.scenario = answer.winner().evaluator.scenario();
     for (const Ranked& ranked : answer.ranking) {
         if (ranked.from == &answer.winner()) {
-            document.plans.push_back(
-                {ranked.text, sim::headline_of(ranked.estimate), ranked.reason});
+            sim::Headline headline = sim::headline_of(ranked.estimate);
+            headline.simulated_step_time = ranked.simulated;
+            document.plans.push_back({ranked.text, headline, ranked.reason});
         }
     }
     return document;

@@ -114,54 +114,59 @@ MemoryHeadline headline(const PreparedScenario& prepared, const LayoutTables& ta
                            cache.memory);
 }
 
-/// Seconds of both passes of one micro-batch on a stage, without what depends on the layout beyond
-/// its units.
-double least_pass(const LayoutParts& parts, const StageShape& shape, Recompute recompute,
-                  Evaluator::Links links) {
+/// Seconds of units in one micro-batch, without what depends on the layout beyond them.
+ChunkPass least_pass(const LayoutParts& parts, const std::vector<UnitUse>& units,
+                     Recompute recompute, Evaluator::Links links) {
     const auto pass = [&](const PassTime& time) {
         return links == Evaluator::Links::own ? time.total() : time.compute();
     };
-    double seconds = 0.0;
-    for (const UnitUse& use : shape.units) {
+    double out = 0.0;
+    double back = 0.0;
+    for (const UnitUse& use : units) {
         const UnitTime& unit = parts.units[static_cast<std::size_t>(use.unit)];
         const double forward = pass(unit.forward);
-        seconds += use.count * (forward + pass(unit.backward));
-        seconds += recompute == Recompute::full ? use.recomputed * forward : 0.0;
+        out += use.count * forward;
+        back += use.count * pass(unit.backward);
+        back += recompute == Recompute::full ? use.recomputed * forward : 0.0;
     }
-    return seconds;
+    return {Seconds(out), Seconds(back)};
 }
 
-/// What every stage but the slowest adds at least to fill and drain, as a share of its pass.
-double least_share(const Layout& layout) {
-    switch (layout.schedule) {
+/// Are longer passes never a shorter step? Where weight gradients fill bubbles in proportion, they
+/// may be.
+bool grows_with_passes(ScheduleKind schedule) {
+    switch (schedule) {
         case ScheduleKind::gpipe:
         case ScheduleKind::one_f_one_b:
-            return 1.0;
         case ScheduleKind::interleaved:
-            return 1.0 / static_cast<double>(layout.chunks);
+            return true;
         case ScheduleKind::zb_h1:
         case ScheduleKind::zb_h2:
         case ScheduleKind::zb_v:
         case ScheduleKind::dual_pipe:
             break;
     }
-    return 0.0;
+    return false;
 }
 
 double least_seconds(const LayoutParts& parts, const PlacedLayout& placed, const Layout& layout,
-                     Recompute recompute, std::int64_t micro_batches, Evaluator::Links links) {
-    double slowest = 0.0;
-    double sum = 0.0;
+                     Recompute recompute, std::int64_t micro_batches, Evaluator::Links links,
+                     Workspace::Impl& cache) {
+    PipelinePasses& passes = cache.least;
+    passes.runs.clear();
+    passes.chunks.clear();
     for (const ShapeRun& run : placed.model->runs) {
-        const double pass = least_pass(parts, run.shape, recompute, links);
-        slowest = std::max(slowest, pass);
-        sum += static_cast<double>(run.count) * pass;
+        const ChunkPass pass = least_pass(parts, run.shape.units, recompute, links);
+        passes.runs.push_back({{pass.forward, pass.backward, Seconds{}}, run.count});
+        for (const std::vector<UnitUse>& chunk : run.shape.chunks)
+            passes.chunks.push_back(least_pass(parts, chunk, recompute, links));
     }
-    const double all =
-        static_cast<double>(micro_batches) * slowest + least_share(layout) * (sum - slowest);
+    const PipelineTime time =
+        pipeline_time(layout.schedule, passes, micro_batches, layout.chunks, cache.least_room);
+    const Seconds all = grows_with_passes(layout.schedule) ? time.total : time.total - time.bubble;
     // The sums run in another order than those of the step.
     constexpr double rounding = 1e-9;
-    return all * (1.0 - rounding);
+    return all.value() * (1.0 - rounding);
 }
 
 void add_link(std::vector<LinkLoad>& links, std::size_t& used, std::string_view dim,
@@ -274,7 +279,7 @@ void Evaluator::add_least_time(const Layout& layout, Workspace& workspace, Score
     Priced p = prepare(*prepared_, tables_, layout, cache);
     const double seconds =
         least_seconds(*p.parts, p.placed, layout, tables_.recompute(layout.recompute).kind,
-                      p.micro_batches, links);
+                      p.micro_batches, links, cache);
     add_money(*prepared_, seconds, p);
     score.step_time = Seconds(seconds);
     score.money_per_million_tokens = p.money_per_million_tokens;

@@ -11,18 +11,32 @@ namespace shardplan::sim {
 namespace {
 
 /// Modules that predict further tokens run behind the last block: each a block, recomputed where
-/// blocks are, and what joins it to the trunk, with a head and loss of its own.
-void add_prediction_modules(const ModelSpec& model, Recompute kind, double weight,
-                            StageShape& shape) {
+/// blocks are, and what joins it to the trunk, with a head and loss of its own. Returns how many
+/// blocks.
+double add_prediction_modules(const ModelSpec& model, Recompute kind, double weight,
+                              std::vector<UnitUse>& units) {
+    double all = 0.0;
     const auto joints = static_cast<std::int64_t>(model.block_kinds.size()) + 2;
     for (const Part& part : model.parts) {
         if (part.role != PartRole::mtp) continue;
         for (const Run& run : part.runs) {
             const double blocks = weight * static_cast<double>(run.count);
-            shape.units.push_back({run.kind, blocks, kind == Recompute::full ? blocks : 0.0});
-            shape.units.push_back({joints, blocks, 0.0});
-            shape.blocks += blocks;
+            units.push_back({run.kind, blocks, kind == Recompute::full ? blocks : 0.0});
+            units.push_back({joints, blocks, 0.0});
+            all += blocks;
         }
+    }
+    return all;
+}
+
+void add_use(const UnitUse& use, std::vector<UnitUse>& units) {
+    const auto same = std::find_if(units.begin(), units.end(),
+                                   [&](const UnitUse& known) { return known.unit == use.unit; });
+    if (same == units.end()) {
+        units.push_back(use);
+    } else {
+        same->count += use.count;
+        same->recomputed += use.recomputed;
     }
 }
 
@@ -35,6 +49,7 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layou
     // Both directions of DualPipe hold a copy, and half of the micro-batches go each way.
     const bool twice = layout.schedule == ScheduleKind::dual_pipe && layout.chunks == 2;
     const double weight = twice ? 0.5 : 1.0;
+    const bool by_chunk = layout.schedule == ScheduleKind::interleaved && layout.chunks > 1;
     std::vector<StageShape> shapes;
     shapes.reserve(stages.size());
     for (const Stage& stage : stages) {
@@ -48,25 +63,29 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layou
         if (shape.has_embedding) shape.units.push_back({kinds, weight, 0.0});
         for (const Stage::Slice& slice : stage.chunks) {
             if (trunk == nullptr) break;
+            if (by_chunk) {
+                const bool first = shape.chunks.empty() && shape.has_embedding;
+                shape.chunks.emplace_back();
+                if (first) shape.chunks.back().push_back({kinds, weight, 0.0});
+            }
             for (const KindCount& run : kinds_in(*trunk, slice)) {
                 const auto blocks = static_cast<double>(run.count);
                 const double again = std::min(left, blocks);
                 left -= again;
                 shape.blocks += weight * blocks;
-                const auto same =
-                    std::find_if(shape.units.begin(), shape.units.end(),
-                                 [&](const UnitUse& use) { return use.unit == run.kind; });
-                if (same == shape.units.end()) {
-                    shape.units.push_back({run.kind, weight * blocks, weight * again});
-                } else {
-                    same->count += weight * blocks;
-                    same->recomputed += weight * again;
-                }
+                const UnitUse use{run.kind, weight * blocks, weight * again};
+                add_use(use, shape.units);
+                if (by_chunk) add_use(use, shape.chunks.back());
             }
         }
         if (shape.has_head) {
-            add_prediction_modules(model, plan.kind, weight, shape);
-            shape.units.push_back({kinds + 1, weight, 0.0});
+            const auto add_end = [&](std::vector<UnitUse>& units) {
+                const double blocks = add_prediction_modules(model, plan.kind, weight, units);
+                units.push_back({kinds + 1, weight, 0.0});
+                return blocks;
+            };
+            shape.blocks += add_end(shape.units);
+            if (!shape.chunks.empty()) add_end(shape.chunks.back());
         }
         shapes.push_back(std::move(shape));
     }

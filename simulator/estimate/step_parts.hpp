@@ -28,6 +28,7 @@ struct UnitUse {
 /// What a stage runs; stages that run the same share one.
 struct StageShape {
     std::vector<UnitUse> units;
+    std::vector<std::vector<UnitUse>> chunks; ///< the same by chunk, if chunks run interleaved
     double blocks = 0.0;
     bool has_embedding = false;
     bool has_head = false;

@@ -14,8 +14,9 @@ struct StagePasses {
     PassTime backward;
     double backward_weight = 0.0;
     PassTime recompute;
-    double message = 0.0;   ///< seconds of one direction, all chunks
-    Hiding message_forward; ///< activations
+    std::vector<ChunkPass> chunks; ///< of interleaving: units alone
+    double message = 0.0;          ///< seconds of one direction, all chunks
+    Hiding message_forward;        ///< activations
     Hiding message_backward;
     HidingBudget under_forward; ///< what messages leave
     HidingBudget under_backward;
@@ -53,7 +54,8 @@ struct StepScratch::Impl {
     /// Of late: layouts that differ in sharding only follow one another closely.
     std::vector<KnownPasses> known = std::vector<KnownPasses>(KnownPasses::slots);
     std::vector<StageTimes> stages; ///< by run; those of equal shapes at the first of them
-    std::vector<StageRun> passes;
+    PipelinePasses passes;
+    PipelineRoom pipeline;
     std::vector<StageFixed> fixed; ///< by run, of the layouts of `row`
     std::uint64_t row = 0;
 };
@@ -114,6 +116,15 @@ StagePasses stage_passes(const StepContext& c, const Layout& layout, const Layou
         s.backward += use.count * unit.backward;
         s.backward_weight += use.count * unit.backward_weight;
         s.recompute += recompute_of(use, unit, recompute);
+    }
+    for (const std::vector<UnitUse>& chunk : shape.chunks) {
+        ChunkPass& pass = s.chunks.emplace_back();
+        for (const UnitUse& use : chunk) {
+            const UnitTime& unit = parts.units[static_cast<std::size_t>(use.unit)];
+            pass.forward += Seconds(use.count * unit.forward.total());
+            pass.backward += Seconds(use.count * unit.backward.total() +
+                                     recompute_of(use, unit, recompute).total());
+        }
     }
     // Inside a layer tp and cp come first; what they leave serves messages, then data parallelism.
     s.under_forward = HidingBudget(s.forward.idle_links());
@@ -181,6 +192,21 @@ const std::vector<StageFixed>& fixed_by_run(const StepContext& c, const Layout& 
         scratch.row = parts.row;
     }
     return scratch.fixed;
+}
+
+/// Chunks of a stage share evenly in what its units do not say.
+void add_chunk_passes(const StagePasses& own, const StagePass& pass,
+                      std::vector<ChunkPass>& chunks) {
+    const double each = 1.0 / static_cast<double>(own.chunks.size());
+    ChunkPass rest{pass.forward, pass.backward_input + pass.backward_weight};
+    for (const ChunkPass& chunk : own.chunks) {
+        rest.forward -= chunk.forward;
+        rest.backward -= chunk.backward;
+    }
+    for (const ChunkPass& chunk : own.chunks) {
+        chunks.push_back(
+            {chunk.forward + each * rest.forward, chunk.backward + each * rest.backward});
+    }
 }
 
 /// Adds to exposed times, and to the recorder if there is one.
@@ -284,12 +310,13 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
     StepResult out;
     Ledger<Recorder> ledger(out, recorder);
     std::vector<StageTimes>& stages = scratch.impl().stages;
-    std::vector<StageRun>& passes = scratch.impl().passes;
+    PipelinePasses& passes = scratch.impl().passes;
     const std::vector<StageFixed>& fixed = fixed_by_run(c, layout, parts, runs, scratch.impl());
     const std::vector<StagePasses>& own =
         passes_by_run(c, layout, parts, runs, plan.kind, scratch.impl());
     stages.resize(std::max(stages.size(), runs.size()));
-    passes.resize(runs.size());
+    passes.runs.resize(runs.size());
+    passes.chunks.clear();
     std::size_t slowest = 0;
     std::size_t last = 0; // the stage whose work after the pipeline takes longest
     double tail = -1.0;
@@ -305,9 +332,14 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
             }
             if (s.pass.total() > stages[slowest].pass.total()) slowest = i;
         }
-        passes[i] = {stages[known].pass, runs[i].count};
+        passes.runs[i] = {stages[known].pass, runs[i].count};
+        if (!own[known].chunks.empty())
+            add_chunk_passes(own[known], stages[known].pass, passes.chunks);
     }
-    const PipelineTime pipeline = pipeline_time(layout.schedule, passes, m, layout.chunks);
+    passes.hop = Seconds(c.overlap.pp * own.front().message /
+                         static_cast<double>(std::max<int>(1, layout.chunks)));
+    const PipelineTime pipeline =
+        pipeline_time(layout.schedule, passes, m, layout.chunks, scratch.impl().pipeline);
     out.slowest_stage = pipeline.slowest_stage;
     const auto times = static_cast<double>(m);
     record_passes(c, layout, parts, runs[slowest].shape, own[slowest], stages[slowest], plan.kind,

@@ -120,6 +120,8 @@ struct Workspace::Impl {
     PlacedLayout placed; ///< of the last layout
     MemoryCache memory;
     StepScratch step;
+    PipelinePasses least; ///< of the last lower bound
+    PipelineRoom least_room;
 
     /// Layouts that differ in the micro-batch only form a row: most of what one of them reads has
     /// been looked up for the one before.

@@ -116,6 +116,10 @@ void describe(FieldVisitor& v, Headline& x) {
     field(v, {"step_time", "step time", "Time of one optimizer step."}, x.step_time);
     field(v, {"step_time_low", "least step time", "Lower end of its band."}, x.step_time_low);
     field(v, {"step_time_high", "most step time", "Upper end of its band."}, x.step_time_high);
+    field(v,
+          {"simulated_step_time", "simulated step time",
+           "The same as the engine plays it; plans are ranked by it."},
+          x.simulated_step_time);
     field(v, {"tokens_per_second", "tokens per second", "Of all devices together."},
           x.tokens_per_second);
     field(v, {"mfu", "model flops utilization", "Share of the dense peak."}, x.mfu);

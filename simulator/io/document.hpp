@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,7 @@ struct Headline {
     Seconds step_time;
     Seconds step_time_low;
     Seconds step_time_high;
+    std::optional<Seconds> simulated_step_time; ///< as the engine plays it, if it was played
     double tokens_per_second = 0.0;
     double mfu = 0.0;
 
