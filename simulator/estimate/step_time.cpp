@@ -5,6 +5,7 @@
 
 #include "simulator/estimate/data_parallel.hpp"
 #include "simulator/units/hash_mix.hpp"
+#include "simulator/units/recent_table.hpp"
 
 namespace shardplan::sim {
 
@@ -43,15 +44,11 @@ struct PassesKey {
     friend bool operator==(const PassesKey&, const PassesKey&) = default;
 };
 /// Passes of all stages, by run.
-struct KnownPasses {
-    static constexpr std::size_t slots = 256;
-    PassesKey key;
-    std::vector<StagePasses> stages;
-};
+using RunPasses = std::vector<StagePasses>;
 
 struct StepScratch::Impl {
     /// Of late: layouts that differ in sharding only follow one another closely.
-    std::vector<KnownPasses> known = std::vector<KnownPasses>(KnownPasses::slots);
+    RecentTable<PassesKey, RunPasses> known{256};
     std::vector<StageTimes> stages; ///< by run; those of equal shapes at the first of them
     std::vector<StageRun> passes;
     std::vector<StageFixed> fixed; ///< by run, of the layouts of `row`
@@ -127,24 +124,23 @@ StagePasses stage_passes(const StepContext& c, const Layout& layout, const Layou
 }
 
 /// By run, those of equal shapes at the first of them.
-const std::vector<StagePasses>& passes_by_run(const StepContext& c, const Layout& layout,
-                                              const LayoutParts& parts,
-                                              const std::vector<ShapeRun>& runs,
-                                              Recompute recompute, StepScratch::Impl& scratch) {
+const RunPasses& passes_by_run(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                               const std::vector<ShapeRun>& runs, Recompute recompute,
+                               StepScratch::Impl& scratch) {
     const PassesKey key{parts.units_number, parts.runs_number,
                         parts.collectives.number_of(Group::pp)};
-    const std::size_t slot = hash_mix(hash_mix(key.units, key.runs), key.message_path);
-    KnownPasses& known = scratch.known[slot % KnownPasses::slots];
-    if (key.units != 0 && known.key == key) return known.stages;
+    const std::size_t hash = hash_mix(hash_mix(key.units, key.runs), key.message_path);
+    const RunPasses* known = key.units != 0 ? scratch.known.find(key, hash) : nullptr;
+    if (known != nullptr) return *known;
     const double message = layout.pp > 1 ? message_seconds(c, layout, parts) : 0.0;
-    known.key = key;
-    known.stages.resize(runs.size());
+    RunPasses& made = scratch.known.take(key, hash);
+    made.resize(runs.size());
     for (std::size_t i = 0; i < runs.size(); ++i) {
         if (runs[i].same_as == i) {
-            known.stages[i] = stage_passes(c, layout, parts, runs[i].shape, message, recompute);
+            made[i] = stage_passes(c, layout, parts, runs[i].shape, message, recompute);
         }
     }
-    return known.stages;
+    return made;
 }
 
 void set_stage_times(const StepContext& c, const Layout& layout, const LayoutParts& parts,
@@ -286,8 +282,7 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
     std::vector<StageTimes>& stages = scratch.impl().stages;
     std::vector<StageRun>& passes = scratch.impl().passes;
     const std::vector<StageFixed>& fixed = fixed_by_run(c, layout, parts, runs, scratch.impl());
-    const std::vector<StagePasses>& own =
-        passes_by_run(c, layout, parts, runs, plan.kind, scratch.impl());
+    const RunPasses& own = passes_by_run(c, layout, parts, runs, plan.kind, scratch.impl());
     stages.resize(std::max(stages.size(), runs.size()));
     passes.resize(runs.size());
     std::size_t slowest = 0;

@@ -310,13 +310,15 @@ StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, s
 const StageFigures& cached_figures(const MemoryInputs& in, const LayoutMemory& memory,
                                    std::size_t stage, MemoryCache& cache) {
     const FiguresKey key{memory.units->number, memory.outline->number, stage, memory.recompute};
-    const std::size_t slot =
+    const std::size_t hash =
         hash_mix(hash_mix(key.units, key.outline), stage * EnumNames<Recompute>::names.size() +
                                                        static_cast<std::size_t>(key.recompute));
-    std::vector<KnownFigures>& all = cache.impl().figures;
-    KnownFigures& known = all[slot % KnownFigures::slots];
-    if (!(known.key == key)) known = {key, stage_figures(in, memory, stage)};
-    return known.figures;
+    RecentTable<FiguresKey, StageFigures>& all = cache.impl().figures;
+    const StageFigures* known = all.find(key, hash);
+    if (known != nullptr) return *known;
+    StageFigures& made = all.take(key, hash);
+    made = stage_figures(in, memory, stage);
+    return made;
 }
 
 namespace {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,7 +11,7 @@
 #include "simulator/memory/profile.hpp"
 #include "simulator/memory/stage_outline.hpp"
 #include "simulator/memory/states.hpp"
-#include "simulator/network/communicators.hpp"
+#include "simulator/units/recent_table.hpp"
 #include "simulator/units/shelf_cache.hpp"
 
 /// Private to simulator/memory: the cached parts of an estimate, each keyed by the projection of
@@ -166,14 +165,6 @@ struct FiguresKey {
 
     friend bool operator==(const FiguresKey&, const FiguresKey&) = default;
 };
-struct KnownFigures {
-    static constexpr std::size_t slots = 1024;
-    FiguresKey key;
-    StageFigures figures;
-};
-
-using CommunicatorKey = std::array<std::uint32_t, 6>;
-
 struct MemoryCache::Impl {
     /// By sharding without the micro-batch, and the micro-batch.
     ShelfCache<ShardingKey, ShardedUnits, ShardingHash> units;
@@ -194,10 +185,7 @@ struct MemoryCache::Impl {
     std::vector<bool> large_workspaces; ///< by node group
     std::vector<ChunkFigures> scratch;  ///< by group of chunks
     /// Of late: layouts that differ in sharding only follow one another closely.
-    std::vector<KnownFigures> figures = std::vector<KnownFigures>(KnownFigures::slots);
-    /// Of the last layout.
-    CommunicatorKey communicator_key{};
-    CommunicatorMemory communicators;
+    RecentTable<FiguresKey, StageFigures> figures{1024};
     std::uint64_t last_number = 0; ///< that was given to something cached
     bool keep_ops = false;         ///< explain reads the operators of units
 };
