@@ -373,7 +373,6 @@ public:
                                          figures_, out_.phase, is_large(out_.deciding));
             add_outside(bands_, outside_, kinds);
             out_.kind = largest_kind(kinds);
-            out_.process = process_band(in_.scenario.stack.memory, bands_.reserved, outside_);
             out_.reserved = bands_.reserved;
         }
         return out_;
@@ -424,8 +423,8 @@ private:
 
 } // namespace
 
-MemoryHeadline memory_headline(const MemoryInputs& in, const Layout& layout,
-                               const PlacedStages& placement, MemoryCache& cache) {
+MemoryHeadline nearest_headline(const MemoryInputs& in, const Layout& layout,
+                                const PlacedStages& placement, MemoryCache& cache) {
     return Nearest(in, layout, placement, cache).run();
 }
 

@@ -72,8 +72,7 @@ struct MemoryHeadline {
     Verdict verdict = Verdict::fits;       ///< the worst of any class
     TensorKind kind = TensorKind::weights; ///< the largest of the deciding class at its peak
     Phase phase = Phase::forward;          ///< of that peak
-    Band<Bytes> process;
-    Band<Bytes> reserved; ///< what the verdict compares with `usable`
+    Band<Bytes> reserved;                  ///< what the verdict compares with `usable`
     Bytes usable;
     /// Some class has too little for its states and a single micro-batch: layouts that differ in a
     /// larger micro-batch only do not fit either.
