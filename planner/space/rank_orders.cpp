@@ -64,11 +64,11 @@ Links links_of(const sim::Scenario& scenario, const sim::LayoutTables& tables, c
     constexpr std::array<Group, 3> of_experts = {Group::ep, Group::etp, Group::expert_dp};
     Links out;
     for (const Group group : of_all) {
-        out.paths.push_back(sim::path_of(scenario, layout, group));
+        out.paths.push_back(sim::tiers_of(scenario, layout, group));
     }
     if (has_experts) {
         for (const Group group : of_experts) {
-            out.paths.push_back(sim::path_of(scenario, layout, group));
+            out.paths.push_back(sim::tiers_of(scenario, layout, group));
         }
     }
     if (scenario.cluster.node_groups.size() > 1) {

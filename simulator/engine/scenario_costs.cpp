@@ -286,10 +286,11 @@ StageSeconds stage_seconds(const StepContext& c, const Layout& layout, const Lay
     }
     plan.replicas = plan.replicas || out.replicas > 0.0;
     out.optimizer = optimizer_seconds(c, layout, parts, shape);
-    const OffloadTime offload = offload_time(c, layout, parts, shape, 0.0, 0.0);
+    const OffloadFixed fixed = offload_fixed(c, layout, parts, shape);
+    const OffloadTime offload = offload_time(c, layout, parts, shape, fixed, 0.0, 0.0);
     out.offload_forward = offload.forward.exposed;
     out.offload_backward = offload.backward.exposed;
-    out.offload_states = offload.step;
+    out.offload_states = fixed.step;
     return out;
 }
 

@@ -102,7 +102,7 @@ TimeSpread time_spread(const Scenario& scenario, const Resolved& resolved, const
     return out;
 }
 
-LinkSpread link_spread(const Paths& paths) {
+LinkSpread link_spread(const GroupPaths& paths) {
     constexpr std::array<Group, 5> groups = {Group::tp, Group::cp, Group::ep, Group::pp,
                                              Group::dp_cp};
     LinkSpread out{};

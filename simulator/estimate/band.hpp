@@ -40,7 +40,7 @@ TimeSpread time_spread(const Scenario& scenario, const Resolved& resolved, const
 /// The same for communication, which depends on the links a layout uses: of tp, cp, ep, pp and dp,
 /// in the order of their TimeKinds.
 using LinkSpread = std::array<double, 5>;
-LinkSpread link_spread(const Paths& paths);
+LinkSpread link_spread(const GroupPaths& paths);
 
 /// Standard deviations of a step, in seconds.
 struct TimeErrors {

@@ -2,10 +2,11 @@
 
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "simulator/estimate/unit_time.hpp"
+#include "simulator/units/recent_table.hpp"
 
 namespace shardplan::sim {
 
@@ -24,38 +25,38 @@ public:
     }
 
     /// One collective of a group; nothing for a group of one rank.
-    [[nodiscard]] GroupTraffic price(const Paths& paths, Group group, Collective op, double bytes) {
+    [[nodiscard]] GroupTraffic price(const GroupPaths& paths, Group group, Collective op,
+                                     double bytes) {
         const GroupPath& path = path_in(paths, group);
         if (path.ranks <= 1 || bytes <= 0.0) return {};
-        const std::uint32_t number = number_of(group);
-        Entry& entry = entries_[slot_of(number, op, bytes)];
-        if (entry.bytes != bytes || entry.path != number || entry.op != op) {
-            entry = {bytes,
-                     number,
-                     op,
-                     {sent_per_rank(path, op, Bytes(bytes)).value(),
-                      collective_time(path, op, Bytes(bytes)).value()}};
-        }
-        return entry.traffic;
+        const Key key{bytes, number_of(group), op};
+        const std::size_t hash = hash_of(key);
+        const GroupTraffic* known = traffic_.find(key, hash);
+        if (known != nullptr) return *known;
+        GroupTraffic& made = traffic_.take(key, hash);
+        made = {sent_per_rank(path, op, Bytes(bytes)).value(),
+                collective_time(path, op, Bytes(bytes)).value()};
+        return made;
     }
 
 private:
-    struct Entry {
-        double bytes = 0.0; ///< 0: empty
+    struct Key {
+        double bytes = 0.0;
         std::uint32_t path = 0;
         Collective op = Collective::all_reduce;
-        GroupTraffic traffic;
-    };
-    static constexpr std::size_t size = 512;
 
-    static std::size_t slot_of(std::uint32_t path, Collective op, double bytes) {
-        std::uint64_t h = std::bit_cast<std::uint64_t>(bytes);
-        h ^= std::uint64_t{path} << 8U ^ static_cast<std::uint64_t>(op);
+        friend bool operator==(const Key&, const Key&) = default;
+    };
+    static constexpr std::size_t most = 4096;
+
+    static std::size_t hash_of(const Key& key) {
+        std::uint64_t h = std::bit_cast<std::uint64_t>(key.bytes);
+        h ^= std::uint64_t{key.path} << 8U ^ static_cast<std::uint64_t>(key.op);
         h *= 0x9E3779B97F4A7C15ULL;
-        return static_cast<std::size_t>(h >> 55U); // 9 bits
+        return static_cast<std::size_t>(h >> 32U);
     }
 
-    std::vector<Entry> entries_ = std::vector<Entry>(size);
+    RecentTable<Key, GroupTraffic> traffic_{most};
     PathNumbers numbers_ = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
 };
 

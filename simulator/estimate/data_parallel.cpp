@@ -265,20 +265,31 @@ double optimizer_seconds(const StepContext& c, const Layout& layout, const Layou
     return bytes / c.rates.memory_rate;
 }
 
-OffloadTime offload_time(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                         const StageShape& shape, double forward, double backward) {
-    OffloadTime out;
+OffloadFixed offload_fixed(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                           const StageShape& shape) {
+    OffloadFixed out;
     if (layout.offload_tier == OffloadTier::none || c.host_link <= 0.0) return out;
     const bool on_nvme = layout.offload_tier == OffloadTier::nvme;
-    const RankParameters p = parameters_of(parts, shape);
-    const double own = updated_parameters(p, state_split(layout));
+    const double own = updated_parameters(parameters_of(parts, shape), state_split(layout));
     const double moved = own * fraction(layout.offload_optimizer);
     if (moved > 0.0) {
         out.step = moved * (c.gradient_element + c.parameter_element) / c.host_link;
         if (c.host_memory > 0.0) out.step += moved * update_bytes(c) / c.host_memory;
         if (on_nvme && c.nvme > 0.0) out.step += moved * update_bytes(c) / c.nvme;
     }
-    double in = own * c.parameter_element * fraction(layout.offload_parameters);
+    out.parameters = own * c.parameter_element * fraction(layout.offload_parameters);
+    out.rate = c.host_link;
+    if (on_nvme && c.nvme > 0.0) out.rate = std::min(out.rate, c.nvme);
+    if (c.rates.memory_rate > 0.0) out.lost = std::min(1.0, out.rate / c.rates.memory_rate);
+    return out;
+}
+
+namespace {
+
+/// Bytes of activations of one micro-batch that leave the device.
+double offloaded_activations(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                             const StageShape& shape) {
+    if (layout.offload_activations == 0) return 0.0;
     double kept = 0.0;
     for (const UnitUse& use : shape.units) {
         const double boundary = use.recomputed * static_cast<double>(layout.micro_batch) *
@@ -288,12 +299,19 @@ OffloadTime offload_time(const StepContext& c, const Layout& layout, const Layou
                     parts.units[static_cast<std::size_t>(use.unit)].stored_bytes +
                 boundary;
     }
-    kept *= fraction(layout.offload_activations);
-    double rate = c.host_link;
-    if (on_nvme && c.nvme > 0.0) rate = std::min(rate, c.nvme);
-    const double lost = c.rates.memory_rate > 0.0 ? std::min(1.0, rate / c.rates.memory_rate) : 0.0;
-    out.forward = hide((in + kept) / rate, 1.0, forward, lost);
-    out.backward = hide((in + kept) / rate, 1.0, backward, lost);
+    return kept * fraction(layout.offload_activations);
+}
+
+} // namespace
+
+OffloadTime offload_time(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                         const StageShape& shape, const OffloadFixed& fixed, double forward,
+                         double backward) {
+    OffloadTime out;
+    out.step = fixed.step;
+    const double bytes = fixed.parameters + offloaded_activations(c, layout, parts, shape);
+    out.forward = hide(bytes / fixed.rate, 1.0, forward, fixed.lost);
+    out.backward = hide(bytes / fixed.rate, 1.0, backward, fixed.lost);
     return out;
 }
 

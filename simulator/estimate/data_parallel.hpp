@@ -58,8 +58,18 @@ struct OffloadTime {
     Hiding backward;   ///< per micro-batch
     double step = 0.0; ///< per step: gradients down, update on the host, parameters up
 };
+/// What of it no micro-batch changes.
+struct OffloadFixed {
+    double step = 0.0;       ///< as in OffloadTime
+    double parameters = 0.0; ///< bytes copied in for every pass
+    double rate = 0.0;       ///< bytes/s; 0: nothing is offloaded
+    double lost = 0.0;       ///< seconds of a pass per second of copying beside it
+};
+OffloadFixed offload_fixed(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                           const StageShape& shape);
 OffloadTime offload_time(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                         const StageShape& shape, double forward, double backward);
+                         const StageShape& shape, const OffloadFixed& fixed, double forward,
+                         double backward);
 
 /// Parameters on one rank of a stage.
 RankParameters parameters_of(const LayoutParts& parts, const StageShape& shape);

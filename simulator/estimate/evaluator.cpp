@@ -183,7 +183,7 @@ void add_link(std::vector<LinkLoad>& links, std::size_t& used, std::string_view 
 
 void fill_links(const PricedStep& p, std::vector<LinkLoad>& links) {
     std::size_t used = 0;
-    const Paths& paths = p.parts->paths;
+    const GroupPaths& paths = p.parts->paths;
     add_link(links, used, "tp", path_in(paths, Group::tp), p.step.tp);
     add_link(links, used, "cp", path_in(paths, Group::cp), p.step.cp);
     add_link(links, used, "ep", path_in(paths, Group::ep), p.step.ep);

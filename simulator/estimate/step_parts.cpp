@@ -181,7 +181,8 @@ void set_unit_parameters(const ModelSpec& model, const Resolved& resolved, const
 OwnLayoutParts layout_parts(const StepContext& c, const Layout& layout) {
     OwnLayoutParts own;
     LayoutParts& parts = own.parts;
-    parts.paths = paths_of(*c.scenario, layout);
+    own.paths = std::make_unique<Paths>(paths_of(*c.scenario, layout));
+    parts.paths = lend(*own.paths);
     parts.spread = link_spread(parts.paths);
     const ModelSpec& model = c.scenario->model;
     const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());

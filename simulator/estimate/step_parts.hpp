@@ -80,7 +80,7 @@ private:
 
 /// Cached parts of one layout: times of its units, parameters of its units, paths of its groups.
 struct LayoutParts {
-    Paths paths;
+    GroupPaths paths{};
     LinkSpread spread{};                    ///< of the time on `paths`
     UnitTimes units;                        ///< as UnitUse counts them
     std::vector<RankParameters> parameters; ///< of the same units
@@ -93,6 +93,7 @@ struct LayoutParts {
 };
 /// The same from scratch, with the times it points to.
 struct OwnLayoutParts {
+    std::unique_ptr<Paths> paths;
     std::vector<std::unique_ptr<UnitTime>> times;
     std::vector<const UnitTime*> units;
     LayoutParts parts;

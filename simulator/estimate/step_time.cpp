@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "simulator/estimate/data_parallel.hpp"
 #include "simulator/units/hash_mix.hpp"
+#include "simulator/units/recent_table.hpp"
 
 namespace shardplan::sim {
 
@@ -32,6 +34,7 @@ struct StageTimes {
 /// What a stage does whatever the micro-batch.
 struct StageFixed {
     DataParallelMoves moves;
+    OffloadFixed offload;
     double optimizer = 0.0; ///< seconds per step
 };
 
@@ -44,23 +47,73 @@ struct PassesKey {
     friend bool operator==(const PassesKey&, const PassesKey&) = default;
 };
 /// Passes of all stages, by run.
-struct KnownPasses {
-    static constexpr std::size_t slots = 256;
-    PassesKey key;
-    std::vector<StagePasses> stages;
+using RunPasses = std::vector<StagePasses>;
+
+/// A step before what happens once at its end.
+struct StepBody {
+    std::uint32_t micro_batch = 0;
+    StepResult out;
+    double bubble = 0.0;
+    std::vector<Hiding> ends; ///< by run: what data parallelism does once per step
+};
+/// Those of layouts that differ in the micro-batch, and in what is offloaded between steps.
+struct KnownBodies {
+    std::vector<StepBody> bodies;
+    std::size_t used = 0; ///< of `bodies`
+    std::size_t next = 0; ///< tried first: micro-batches come in the same order again
 };
 
 struct StepScratch::Impl {
     /// Of late: layouts that differ in sharding only follow one another closely.
-    std::vector<KnownPasses> known = std::vector<KnownPasses>(KnownPasses::slots);
+    RecentTable<PassesKey, RunPasses> known{1024};
     std::vector<StageTimes> stages; ///< by run; those of equal shapes at the first of them
     PipelinePasses passes;
     PipelineRoom pipeline;
     std::vector<StageFixed> fixed; ///< by run, of the layouts of `row`
     std::uint64_t row = 0;
+    /// Of rows of late. Without traffic.
+    RecentTable<Layout, KnownBodies> known_bodies{16};
+    KnownBodies* bodies = nullptr; ///< of `row`; null: they are worked out every time
+    StepBody unkept;
 };
 
 namespace {
+
+/// Those of the row; null where passes wait for copies to the host.
+KnownBodies* bodies_of_row(Layout layout, StepScratch::Impl& scratch) {
+    if (layout.offload_parameters != 0 || layout.offload_activations != 0) return nullptr;
+    layout.micro_batch = 0;
+    layout.offload_optimizer = 0;
+    layout.offload_tier = OffloadTier::none;
+    const std::size_t hash = hash_value(layout);
+    KnownBodies* known = scratch.known_bodies.find(layout, hash);
+    if (known == nullptr) {
+        known = &scratch.known_bodies.take(layout, hash);
+        known->used = 0;
+    }
+    known->next = 0;
+    return known;
+}
+
+/// Null where it is not known.
+const StepBody* find_body(std::uint32_t micro_batch, KnownBodies& known) {
+    for (std::size_t tried = 0; tried < known.used; ++tried) {
+        if (known.next >= known.used) known.next = 0;
+        const StepBody& body = known.bodies[known.next];
+        if (body.micro_batch == micro_batch) return &body;
+        ++known.next;
+    }
+    return nullptr;
+}
+
+/// A body in memory of one that is not used any more.
+StepBody& add_body(std::uint32_t micro_batch, KnownBodies& known) {
+    if (known.used == known.bodies.size()) known.bodies.emplace_back();
+    StepBody& body = known.bodies[known.used];
+    body.micro_batch = micro_batch;
+    known.next = ++known.used;
+    return body;
+}
 
 /// The activations (or their gradient) of a stage's end, as every rank holds them.
 double boundary_bytes(const StepContext& c, const Layout& layout) {
@@ -138,37 +191,38 @@ StagePasses stage_passes(const StepContext& c, const Layout& layout, const Layou
 }
 
 /// By run, those of equal shapes at the first of them.
-const std::vector<StagePasses>& passes_by_run(const StepContext& c, const Layout& layout,
-                                              const LayoutParts& parts,
-                                              const std::vector<ShapeRun>& runs,
-                                              Recompute recompute, StepScratch::Impl& scratch) {
+const RunPasses& passes_by_run(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                               const std::vector<ShapeRun>& runs, Recompute recompute,
+                               StepScratch::Impl& scratch) {
     const PassesKey key{parts.units_number, parts.runs_number,
                         parts.collectives.number_of(Group::pp)};
-    const std::size_t slot = hash_mix(hash_mix(key.units, key.runs), key.message_path);
-    KnownPasses& known = scratch.known[slot % KnownPasses::slots];
-    if (key.units != 0 && known.key == key) return known.stages;
+    const std::size_t hash = hash_mix(hash_mix(key.units, key.runs), key.message_path);
+    const RunPasses* known = key.units != 0 ? scratch.known.find(key, hash) : nullptr;
+    if (known != nullptr) return *known;
     const double message = layout.pp > 1 ? message_seconds(c, layout, parts) : 0.0;
-    known.key = key;
-    known.stages.resize(runs.size());
+    RunPasses& made = scratch.known.take(key, hash);
+    made.resize(runs.size());
     for (std::size_t i = 0; i < runs.size(); ++i) {
         if (runs[i].same_as == i) {
-            known.stages[i] = stage_passes(c, layout, parts, runs[i].shape, message, recompute);
+            made[i] = stage_passes(c, layout, parts, runs[i].shape, message, recompute);
         }
     }
-    return known.stages;
+    return made;
 }
 
 void set_stage_times(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                     const StageShape& shape, const StagePasses& passes,
-                     const DataParallelMoves& moves, std::int64_t m, StageTimes& s) {
+                     const StageShape& shape, const StagePasses& passes, const StageFixed& fixed,
+                     std::int64_t m, StageTimes& s) {
     HidingBudget under_forward = passes.under_forward;
     HidingBudget under_backward = passes.under_backward;
-    s.dp = data_parallel_time(c, layout, moves, m, under_forward, under_backward);
+    s.dp = data_parallel_time(c, layout, fixed.moves, m, under_forward, under_backward);
     const double forward =
         passes.forward.total() + passes.message_forward.exposed + s.dp.forward.exposed;
     const double backward = passes.backward.total() + passes.recompute.total() +
                             passes.message_backward.exposed + s.dp.backward.exposed;
-    s.offload = offload_time(c, layout, parts, shape, forward, backward);
+    s.offload = fixed.offload.rate > 0.0
+                    ? offload_time(c, layout, parts, shape, fixed.offload, forward, backward)
+                    : OffloadTime{};
     under_forward.wait(s.offload.forward.exposed);
     under_backward.wait(s.offload.backward.exposed);
     hide_step(c, under_forward, under_backward, s.dp);
@@ -177,21 +231,20 @@ void set_stage_times(const StepContext& c, const Layout& layout, const LayoutPar
     s.pass.backward_weight = Seconds(passes.backward_weight);
 }
 
-const std::vector<StageFixed>& fixed_by_run(const StepContext& c, const Layout& layout,
-                                            const LayoutParts& parts,
-                                            const std::vector<ShapeRun>& runs,
-                                            StepScratch::Impl& scratch) {
-    if (parts.row == 0 || parts.row != scratch.row) {
-        scratch.fixed.clear();
-        for (std::size_t i = 0; i < runs.size(); ++i) {
-            StageFixed& fixed = scratch.fixed.emplace_back();
-            if (runs[i].same_as < i) continue;
-            fixed.moves = data_parallel_moves(c, layout, parts, runs[i].shape);
-            fixed.optimizer = optimizer_seconds(c, layout, parts, runs[i].shape);
-        }
-        scratch.row = parts.row;
+/// Sets what all layouts of a row have in common.
+void begin_row(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+               const std::vector<ShapeRun>& runs, StepScratch::Impl& scratch) {
+    if (parts.row != 0 && parts.row == scratch.row) return;
+    scratch.fixed.clear();
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        StageFixed& fixed = scratch.fixed.emplace_back();
+        if (runs[i].same_as < i) continue;
+        fixed.moves = data_parallel_moves(c, layout, parts, runs[i].shape);
+        fixed.offload = offload_fixed(c, layout, parts, runs[i].shape);
+        fixed.optimizer = optimizer_seconds(c, layout, parts, runs[i].shape);
     }
-    return scratch.fixed;
+    scratch.row = parts.row;
+    scratch.bodies = parts.row != 0 ? bodies_of_row(layout, scratch) : nullptr;
 }
 
 /// Chunks of a stage share evenly in what its units do not say.
@@ -303,61 +356,83 @@ void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& 
 /// Nobody asks for traffic.
 struct TimesOnly : NullRecorder {};
 
+/// The passes of all micro-batches. `ledger`: adds to `body.out`.
 template <class Recorder>
-StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                   const std::vector<ShapeRun>& runs, RecomputePlan plan, std::int64_t m,
-                   StepScratch& scratch, Recorder& recorder) {
-    StepResult out;
-    Ledger<Recorder> ledger(out, recorder);
-    std::vector<StageTimes>& stages = scratch.impl().stages;
-    PipelinePasses& passes = scratch.impl().passes;
-    const std::vector<StageFixed>& fixed = fixed_by_run(c, layout, parts, runs, scratch.impl());
-    const std::vector<StagePasses>& own =
-        passes_by_run(c, layout, parts, runs, plan.kind, scratch.impl());
+void run_passes(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                const std::vector<ShapeRun>& runs, Recompute recompute, std::int64_t m,
+                StepScratch::Impl& scratch, Ledger<Recorder>& ledger, StepBody& body) {
+    std::vector<StageTimes>& stages = scratch.stages;
+    PipelinePasses& passes = scratch.passes;
+    const RunPasses& own = passes_by_run(c, layout, parts, runs, recompute, scratch);
     stages.resize(std::max(stages.size(), runs.size()));
     passes.runs.resize(runs.size());
     passes.chunks.clear();
+    body.ends.clear();
     std::size_t slowest = 0;
-    std::size_t last = 0; // the stage whose work after the pipeline takes longest
-    double tail = -1.0;
     for (std::size_t i = 0; i < runs.size(); ++i) {
         const std::size_t known = runs[i].same_as;
         if (known == i) {
-            set_stage_times(c, layout, parts, runs[i].shape, own[i], fixed[i].moves, m, stages[i]);
-            const StageTimes& s = stages[i];
-            const double after = s.dp.step.exposed + fixed[i].optimizer + s.offload.step;
-            if (after > tail) {
-                tail = after;
-                last = i;
-            }
-            if (s.pass.total() > stages[slowest].pass.total()) slowest = i;
+            set_stage_times(c, layout, parts, runs[i].shape, own[i], scratch.fixed[i], m,
+                            stages[i]);
+            if (stages[i].pass.total() > stages[slowest].pass.total()) slowest = i;
         }
         passes.runs[i] = {stages[known].pass, runs[i].count};
-        if (!own[known].chunks.empty())
+        if (!own[known].chunks.empty()) {
             add_chunk_passes(own[known], stages[known].pass, passes.chunks);
+        }
+        body.ends.push_back(stages[known].dp.step);
     }
     passes.hop = Seconds(c.overlap.pp * own.front().message /
                          static_cast<double>(std::max<int>(1, layout.chunks)));
     const PipelineTime pipeline =
-        pipeline_time(layout.schedule, passes, m, layout.chunks, scratch.impl().pipeline);
-    out.slowest_stage = pipeline.slowest_stage;
+        pipeline_time(layout.schedule, passes, m, layout.chunks, scratch.pipeline);
+    body.bubble = pipeline.bubble.value();
+    body.out.slowest_stage = pipeline.slowest_stage;
     const auto times = static_cast<double>(m);
-    record_passes(c, layout, parts, runs[slowest].shape, own[slowest], stages[slowest], plan.kind,
+    record_passes(c, layout, parts, runs[slowest].shape, own[slowest], stages[slowest], recompute,
                   times, ledger);
     if constexpr (!std::is_same_v<Recorder, TimesOnly>) {
-        add_traffic(c, layout, parts, runs[slowest].shape, own[slowest], stages[slowest], plan.kind,
-                    times, out);
+        add_traffic(c, layout, parts, runs[slowest].shape, own[slowest], stages[slowest], recompute,
+                    times, body.out);
     }
-    const StageTimes& end = stages[last];
-    ledger.add(TimeKind::dp_comm, -1, "step", "time.dp_step", 1.0, end.dp.step.exposed);
-    ledger.hide(TimeKind::dp_comm, end.dp.step.hidden);
+}
+
+/// What happens once per step, on the stage where it takes longest. `ledger`: adds to `out`.
+template <class Recorder>
+void end_step(const StepContext& c, const std::vector<ShapeRun>& runs,
+              const std::vector<StageFixed>& fixed, const StepBody& body, Ledger<Recorder>& ledger,
+              StepResult& out) {
+    std::size_t last = 0;
+    double tail = -1.0;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        if (runs[i].same_as != i) continue;
+        const double after = body.ends[i].exposed + fixed[i].optimizer + fixed[i].offload.step;
+        if (after > tail) {
+            tail = after;
+            last = i;
+        }
+    }
+    ledger.add(TimeKind::dp_comm, -1, "step", "time.dp_step", 1.0, body.ends[last].exposed);
+    ledger.hide(TimeKind::dp_comm, body.ends[last].hidden);
     ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0, fixed[last].optimizer);
-    ledger.add(TimeKind::offload, -1, "states", "time.offload_states", 1.0, end.offload.step);
-    ledger.add(TimeKind::bubble, -1, "pipeline", "time.bubble", 1.0, pipeline.bubble.value());
+    ledger.add(TimeKind::offload, -1, "states", "time.offload_states", 1.0,
+               fixed[last].offload.step);
+    ledger.add(TimeKind::bubble, -1, "pipeline", "time.bubble", 1.0, body.bubble);
     ledger.add(TimeKind::overhead, -1, "step", "time.overhead", 1.0,
                c.scenario->stack.time.step_overhead.value);
     out.total = out.exposed.total();
-    return out;
+}
+
+template <class Recorder>
+StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                   const std::vector<ShapeRun>& runs, RecomputePlan plan, std::int64_t m,
+                   StepScratch& scratch, Recorder& recorder) {
+    begin_row(c, layout, parts, runs, scratch.impl());
+    StepBody body;
+    Ledger<Recorder> ledger(body.out, recorder);
+    run_passes(c, layout, parts, runs, plan.kind, m, scratch.impl(), ledger, body);
+    end_step(c, runs, scratch.impl().fixed, body, ledger, body.out);
+    return body.out;
 }
 
 } // namespace
@@ -384,8 +459,23 @@ StepResult step_without_traffic(const StepContext& context, const Layout& layout
                                 const LayoutParts& parts, const std::vector<ShapeRun>& runs,
                                 RecomputePlan plan, std::int64_t micro_batches,
                                 StepScratch& scratch) {
+    StepScratch::Impl& own = scratch.impl();
+    begin_row(context, layout, parts, runs, own);
     TimesOnly none;
-    return compose(context, layout, parts, runs, plan, micro_batches, scratch, none);
+    const StepBody* body =
+        own.bodies != nullptr ? find_body(layout.micro_batch, *own.bodies) : nullptr;
+    if (body == nullptr) {
+        StepBody& made =
+            own.bodies != nullptr ? add_body(layout.micro_batch, *own.bodies) : own.unkept;
+        made.out = {};
+        Ledger<TimesOnly> ledger(made.out, none);
+        run_passes(context, layout, parts, runs, plan.kind, micro_batches, own, ledger, made);
+        body = &made;
+    }
+    StepResult out = body->out;
+    Ledger<TimesOnly> ledger(out, none);
+    end_step(context, runs, own.fixed, *body, ledger, out);
+    return out;
 }
 
 } // namespace shardplan::sim

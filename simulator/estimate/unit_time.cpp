@@ -14,6 +14,13 @@ Paths paths_of(const Scenario& scenario, const Layout& layout) {
     return paths;
 }
 
+GroupPaths lend(const Paths& paths) {
+    GroupPaths out{};
+    for (std::size_t i = 0; i < group_count; ++i)
+        out[i] = &paths[i];
+    return out;
+}
+
 Overlap overlap_of(const StackProfile& stack) {
     Overlap o;
     if (has_feature(stack, Feature::no_overlap)) return o;
@@ -105,7 +112,8 @@ void UnitWork::add(const OpList& ops, const ComputeRates& rates) {
 }
 
 UnitTime unit_time(const UnitWork& work, const ComputeRates& rates, const Overlap& overlap,
-                   const Paths& paths, CollectiveMemo& collectives, CpKind cp_kind, bool is_block) {
+                   const GroupPaths& paths, CollectiveMemo& collectives, CpKind cp_kind,
+                   bool is_block) {
     const PassCost& forward = work.forward;
     const PassCost& backward = work.backward;
     const PassCost& again = work.again;

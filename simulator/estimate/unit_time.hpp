@@ -10,12 +10,11 @@
 
 namespace shardplan::sim {
 
-/// The paths of all groups of one layout, indexed by Group.
+/// The paths of all groups of one layout, by Group.
 using Paths = std::array<GroupPath, group_count>;
-inline const GroupPath& path_in(const Paths& paths, Group group) {
-    return paths[static_cast<std::size_t>(group)];
-}
 Paths paths_of(const Scenario& scenario, const Layout& layout);
+/// Valid as long as `paths` are.
+GroupPaths lend(const Paths& paths);
 
 /// What a stack hides, and what hiding costs. Fractions of the communication of a kind.
 struct Overlap {
@@ -164,6 +163,7 @@ class CollectiveMemo;
 /// Prices the work of a unit. `is_block`: the stack's count of kernels per block applies.
 /// Launching is asynchronous: only what the host needs beyond the device's time is felt.
 UnitTime unit_time(const UnitWork& work, const ComputeRates& rates, const Overlap& overlap,
-                   const Paths& paths, CollectiveMemo& collectives, CpKind cp_kind, bool is_block);
+                   const GroupPaths& paths, CollectiveMemo& collectives, CpKind cp_kind,
+                   bool is_block);
 
 } // namespace shardplan::sim

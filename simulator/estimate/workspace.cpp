@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "simulator/network/algorithms.hpp"
 #include "simulator/units/hash_mix.hpp"
 
 namespace shardplan::sim {
@@ -24,11 +25,10 @@ void Workspace::Impl::bind(const void* scenario, const Layout& layout) {
     ++row_number;
 }
 
-DensePathsKey dense_paths_key(const Layout& l) {
-    return {{l.dp, l.shard_group, std::uint32_t{l.tp} << 16U | l.cp, l.pp, l.order}};
+RowPathsKey row_paths_key(const Layout& l) {
+    return {{l.dp, l.shard_group, std::uint32_t{l.tp} << 16U | l.cp, l.pp, l.order, l.ep, l.etp,
+             static_cast<std::uint32_t>(l.cp_kind)}};
 }
-
-ExpertPathsKey expert_paths_key(const Layout& l) { return {{l.ep, l.etp}}; }
 
 StagesKey stages_key(const Layout& l) {
     return {{std::uint32_t{l.pp} << 16U | l.chunks, l.stage_map,
@@ -39,18 +39,42 @@ ClassesKey classes_key(const Layout& l) {
     return {{l.dp, std::uint32_t{l.tp} << 16U | l.cp, l.pp, l.order}};
 }
 
-std::uint32_t PathNumbers::number_of(const GroupPath& path) {
+std::size_t GroupRanksHash::operator()(const GroupRanks& ranks) const {
+    std::size_t hash = hash_mix(static_cast<std::uint64_t>(ranks.all),
+                                static_cast<std::uint64_t>(ranks.first_stride));
+    for (const StridedRanks& run : ranks.runs) {
+        hash = hash_mix(hash, static_cast<std::uint64_t>(run.stride) << 32U ^
+                                  static_cast<std::uint64_t>(run.size));
+    }
+    return hash;
+}
+
+const PathTable::Entry& PathTable::find(const Scenario& scenario, const GroupRanks& ranks) {
+    const auto known = by_ranks_.find(ranks);
+    if (known != by_ranks_.end()) return *known->second;
+    const Entry& entry = number(tiers_of(scenario, ranks));
+    by_ranks_.emplace(ranks, &entry);
+    return entry;
+}
+
+const PathTable::Entry& PathTable::number(GroupPath path) {
     std::uint64_t hash = static_cast<std::uint64_t>(path.ranks);
     for (const PathLevel& level : path.levels) {
         hash = hash_mix(hash, static_cast<std::uint64_t>(level.members) << 32U ^
                                   static_cast<std::uint64_t>(level.sharing_groups));
     }
-    auto& alike = known_[hash];
-    for (const auto& [known, number] : alike) {
-        if (known == path) return number;
+    std::vector<std::unique_ptr<Entry>>& alike = known_[hash];
+    for (const std::unique_ptr<Entry>& entry : alike) {
+        if (entry->path == path) return *entry;
     }
-    alike.emplace_back(path, next_);
-    return next_++;
+    path.costs = cost_lines(path);
+    alike.push_back(std::make_unique<Entry>(Entry{std::move(path), next_++}));
+    return *alike.back();
+}
+
+void PathTable::clear() {
+    by_ranks_.clear();
+    known_.clear();
 }
 
 namespace {
@@ -59,25 +83,32 @@ namespace {
 /// does not come back to old ones.
 constexpr std::size_t most_entries = 16384;
 
-/// Whose ranks are cut out of those of a stage anew.
-bool is_of_experts(Group group) {
-    return group == Group::ep || group == Group::etp || group == Group::expert_dp;
-}
-
-/// Paths and parameters of the layout.
-void set_paths(const PreparedScenario& prepared, const Layout& layout, bool only_experts,
-               Workspace::Impl& cache) {
-    const Scenario& scenario = prepared.scenario;
-    LayoutParts& parts = cache.parts;
-    for (std::size_t i = 0; i < group_count; ++i) {
-        const auto group = static_cast<Group>(i);
-        if (only_experts && !is_of_experts(group)) continue;
-        parts.paths[i] = path_of(scenario, layout, group);
-        cache.path_numbers[i] = cache.known_paths.number_of(parts.paths[i]);
+/// Paths of the layout, and what follows from them.
+const RowPaths& cached_paths(const PreparedScenario& prepared, const Layout& layout,
+                             Workspace::Impl& cache) {
+    if (cache.paths_row == cache.row_number) return cache.paths;
+    const RowPathsKey key = row_paths_key(layout);
+    const std::size_t hash = ProjectionHash()(key);
+    const RowPaths* known = cache.known_paths.find(key, hash);
+    if (known == nullptr) {
+        if (cache.path_table.size() >= most_entries) {
+            cache.path_table.clear();
+            cache.known_paths.clear();
+        }
+        RowPaths& made = cache.known_paths.take(key, hash);
+        const auto ranks = all_group_ranks(layout);
+        for (std::size_t i = 0; i < group_count; ++i) {
+            const PathTable::Entry& entry = cache.path_table.find(prepared.scenario, ranks[i]);
+            made.paths[i] = &entry.path;
+            made.numbers[i] = entry.number;
+        }
+        made.spread = link_spread(made.paths);
+        made.communicators = communicators_of(made.paths, layout);
+        known = &made;
     }
-    parts.collectives.set_paths(cache.path_numbers);
-    set_unit_parameters(scenario.model, prepared.resolved, layout, parts.parameters);
-    parts.spread = link_spread(parts.paths);
+    cache.paths = *known;
+    cache.paths_row = cache.row_number;
+    return cache.paths;
 }
 
 UnitsKey units_key(const Layout& l, const CollectiveMemo::PathNumbers& paths) {
@@ -187,17 +218,19 @@ const PricedUnits& build_units(const PreparedScenario& prepared, const LayoutTab
 
 /// Everything but the times of units.
 void begin_row(const PreparedScenario& prepared, const Layout& layout, Workspace::Impl& cache) {
-    const DensePathsKey dense = dense_paths_key(layout);
-    const ExpertPathsKey expert = expert_paths_key(layout);
-    const bool first = cache.parts.parameters.empty();
-    const bool same = !first && dense == cache.dense_key;
-    if (!same || !(expert == cache.expert_key)) {
-        set_paths(prepared, layout, same, cache);
-        cache.dense_key = dense;
-        cache.expert_key = expert;
+    LayoutParts& parts = cache.parts;
+    const RowPaths& paths = cached_paths(prepared, layout, cache);
+    parts.paths = paths.paths;
+    parts.spread = paths.spread;
+    parts.collectives.set_paths(paths.numbers);
+    const UnitParametersKey key{{std::uint32_t{layout.tp} << 16U | layout.ep,
+                                 std::uint32_t{layout.etp} << 1U | (layout.pp == 1 ? 1U : 0U)}};
+    if (parts.parameters.empty() || !(key == cache.parameters_key)) {
+        set_unit_parameters(prepared.scenario.model, prepared.resolved, layout, parts.parameters);
+        cache.parameters_key = key;
     }
-    cache.units_key = units_key(layout, cache.path_numbers);
-    cache.parts.row = cache.row_number;
+    cache.units_key = units_key(layout, paths.numbers);
+    parts.row = cache.row_number;
 }
 
 } // namespace
@@ -268,6 +301,7 @@ const PlacedLayout& cached_placement(const PreparedScenario& prepared, const Lay
         return placed;
     });
     cache.parts.runs_number = out.model->number;
+    out.communicators = cached_paths(prepared, layout, cache).communicators;
     out.row = cache.row_number;
     return out;
 }

@@ -1,14 +1,17 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "simulator/estimate/evaluator.hpp"
 #include "simulator/estimate/step_time.hpp"
 #include "simulator/memory/memory.hpp"
+#include "simulator/network/communicators.hpp"
+#include "simulator/units/recent_table.hpp"
 #include "simulator/units/shelf_cache.hpp"
 
 /// Private to estimate: what an Evaluator prepares, and what a Workspace caches.
@@ -32,12 +35,6 @@ struct ProjectionHash {
     }
 };
 
-/// What the paths of groups outside the experts read.
-using DensePathsKey = Projection<5>;
-DensePathsKey dense_paths_key(const Layout& layout);
-/// What the others read beside it; parameters of units read both.
-using ExpertPathsKey = Projection<2>;
-ExpertPathsKey expert_paths_key(const Layout& layout);
 /// What the times of units read beside the micro-batch: the sharding, and which paths its groups
 /// take (by number).
 using UnitsKey = Projection<7>;
@@ -76,20 +73,51 @@ struct PlacedRanks {
 struct PlacedLayout {
     const PlacedModel* model = nullptr;
     const PlacedRanks* ranks = nullptr;
+    CommunicatorMemory communicators;
     std::uint64_t row = 0; ///< number of the row of layouts it is of
 
-    [[nodiscard]] PlacedStages stages() const { return {model->stages, ranks->classes, row}; }
+    [[nodiscard]] PlacedStages stages() const {
+        return {model->stages, ranks->classes, row, &communicators};
+    }
 };
 
-/// Gives every path a number of its own.
-class PathNumbers {
+struct GroupRanksHash {
+    std::size_t operator()(const GroupRanks& ranks) const;
+};
+
+/// The paths that layouts take. Every path has a number of its own, which it never shares with one
+/// that was forgotten.
+class PathTable {
 public:
-    std::uint32_t number_of(const GroupPath& path);
+    struct Entry {
+        GroupPath path;
+        std::uint32_t number = 0;
+    };
+    /// Valid until `clear`.
+    const Entry& find(const Scenario& scenario, const GroupRanks& ranks);
+    [[nodiscard]] std::size_t size() const { return by_ranks_.size(); }
+    void clear();
 
 private:
-    std::unordered_map<std::uint64_t, std::vector<std::pair<GroupPath, std::uint32_t>>> known_;
+    const Entry& number(GroupPath path);
+
+    std::unordered_map<GroupRanks, const Entry*, GroupRanksHash> by_ranks_;
+    std::unordered_map<std::uint64_t, std::vector<std::unique_ptr<Entry>>> known_;
     std::uint32_t next_ = 0;
 };
+
+/// What paths, and whatever follows from them alone, read.
+using RowPathsKey = Projection<8>;
+RowPathsKey row_paths_key(const Layout& layout);
+/// Paths of all groups of a layout, and what follows from them.
+struct RowPaths {
+    GroupPaths paths{};
+    CollectiveMemo::PathNumbers numbers{};
+    LinkSpread spread{};
+    CommunicatorMemory communicators;
+};
+/// What parameters of units read.
+using UnitParametersKey = Projection<2>;
 
 /// A cache, and what it gave last: layouts that follow one another mostly read the same.
 template <class Key, class Value>
@@ -101,13 +129,13 @@ struct LastAndAll {
 
 struct Workspace::Impl {
     const void* owner = nullptr; ///< the Scenario the caches belong to
-    /// Parts of the last layout. Its paths and parameters belong to `dense_key` and `expert_key`.
-    LayoutParts parts;
-    DensePathsKey dense_key;
-    ExpertPathsKey expert_key;
+    LayoutParts parts;           ///< of the last layout
+    UnitParametersKey parameters_key;
     UnitsKey units_key;
-    PathNumbers known_paths;
-    CollectiveMemo::PathNumbers path_numbers{}; ///< of `parts`
+    PathTable path_table;
+    RecentTable<RowPathsKey, RowPaths> known_paths{256};
+    RowPaths paths; ///< of the layouts of `paths_row`
+    std::uint64_t paths_row = 0;
     /// By what beside the micro-batch they read, and the micro-batch.
     ShelfCache<UnitsKey, PricedUnits, ProjectionHash> units;
     ShelfCache<PlainUnitsKey, std::vector<UnitTime>, ProjectionHash> plain_units;

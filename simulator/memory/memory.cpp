@@ -29,28 +29,6 @@ const LivePeak* peak_of(const StageFigures& figures, Phase phase) {
     }
 }
 
-/// What the paths of a layout's groups, and so its communicators, follow from.
-CommunicatorKey communicator_key(const Layout& l) {
-    return {l.dp,
-            l.shard_group,
-            std::uint32_t{l.tp} << 16U | l.cp,
-            std::uint32_t{l.pp} << 16U | l.ep,
-            std::uint32_t{l.etp} << 8U | l.order,
-            static_cast<std::uint32_t>(l.cp_kind)};
-}
-
-/// The communicators of a layout; those of the last one are kept.
-const CommunicatorMemory& communicators(const MemoryInputs& in, const Layout& layout,
-                                        MemoryCache& cache) {
-    MemoryCache::Impl& kept = cache.impl();
-    const CommunicatorKey key = communicator_key(layout);
-    if (key != kept.communicator_key) {
-        kept.communicators = communicators_of(in.scenario, layout);
-        kept.communicator_key = key;
-    }
-    return kept.communicators;
-}
-
 /// Memory outside the allocator: the driver's context and the collective library's buffers.
 struct Outside {
     double context = 0.0;
@@ -58,9 +36,11 @@ struct Outside {
     double channels = 0.0; ///< buffers of messages between stages
     double communicators = 0.0;
 };
-Outside outside_of(const MemoryInputs& in, const Layout& layout, MemoryCache& cache) {
+Outside outside_of(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement) {
     const StackMemory& memory = in.scenario.stack.memory;
-    const CommunicatorMemory& opened = communicators(in, layout, cache);
+    const CommunicatorMemory opened = placement.communicators != nullptr
+                                          ? *placement.communicators
+                                          : communicators_of(in.scenario, layout);
     Outside out;
     out.context = memory.context.value;
     out.groups =
@@ -285,13 +265,13 @@ void set_host(const MemoryInputs& in, const Layout& layout, const StageParameter
 }
 
 void evaluate_class(const MemoryInputs& in, const Layout& layout, const LayoutMemory& memory,
-                    const RankClass& rank_class, bool large, MemoryCache& cache, ClassMemory& out) {
+                    const RankClass& rank_class, bool large, const Outside& outside,
+                    ClassMemory& out) {
     const StackMemory& rules = in.scenario.stack.memory;
     const auto stage = static_cast<std::size_t>(rank_class.stage);
     const StateFigures& states = memory.state(stage);
     const StageFigures figures = stage_figures(in, memory, stage);
     const WorkingSets sets = working_sets(in, layout, memory, states, figures, large);
-    const Outside outside = outside_of(in, layout, cache);
     const Bands bands = bands_of(rules, sets);
     out.stage = rank_class.stage;
     out.node_group = rank_class.node_group;
@@ -372,7 +352,7 @@ public:
           cache_(cache),
           memory_(layout_memory(in, layout, placement, cache)),
           large_(large_workspaces(in, cache)),
-          outside_(outside_of(in, layout, cache)) {}
+          outside_(outside_of(in, layout, placement)) {}
 
     MemoryHeadline run() {
         // With one node group a class is a stage.
@@ -393,7 +373,6 @@ public:
                                          figures_, out_.phase, is_large(out_.deciding));
             add_outside(bands_, outside_, kinds);
             out_.kind = largest_kind(kinds);
-            out_.process = process_band(in_.scenario.stack.memory, bands_.reserved, outside_);
             out_.reserved = bands_.reserved;
         }
         return out_;
@@ -444,8 +423,8 @@ private:
 
 } // namespace
 
-MemoryHeadline memory_headline(const MemoryInputs& in, const Layout& layout,
-                               const PlacedStages& placement, MemoryCache& cache) {
+MemoryHeadline nearest_headline(const MemoryInputs& in, const Layout& layout,
+                                const PlacedStages& placement, MemoryCache& cache) {
     return Nearest(in, layout, placement, cache).run();
 }
 
@@ -477,11 +456,12 @@ void evaluate_memory(const MemoryInputs& in, const Layout& layout, const PlacedS
                      MemoryCache& cache, std::vector<ClassMemory>& out) {
     const LayoutMemory memory = layout_memory(in, layout, placement, cache);
     const std::vector<bool>& large = large_workspaces(in, cache);
+    const Outside outside = outside_of(in, layout, placement);
     out.resize(placement.classes.size());
     for (std::size_t i = 0; i < placement.classes.size(); ++i) {
         const RankClass& rank_class = placement.classes[i];
         evaluate_class(in, layout, memory, rank_class,
-                       large[static_cast<std::size_t>(rank_class.node_group)], cache, out[i]);
+                       large[static_cast<std::size_t>(rank_class.node_group)], outside, out[i]);
     }
 }
 

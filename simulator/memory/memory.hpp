@@ -7,6 +7,7 @@
 #include "simulator/compute/op_list.hpp"
 #include "simulator/estimate/estimate.hpp"
 #include "simulator/estimate/term.hpp"
+#include "simulator/network/communicators.hpp"
 #include "simulator/spec/placement.hpp"
 #include "simulator/spec/scenario.hpp"
 
@@ -44,10 +45,12 @@ struct PlacedStages {
     /// Number of the row of layouts, which differ in the micro-batch only, that the layout is of;
     /// 0: nobody counts rows. One cache sees the rows of one counter.
     std::uint64_t row = 0;
+    /// Of the layout; null: nobody knows them yet.
+    const CommunicatorMemory* communicators = nullptr;
 
     PlacedStages(const std::vector<Stage>& all, const std::vector<RankClass>& by_stage,
-                 std::uint64_t row_number)
-        : stages(all), classes(by_stage), row(row_number) {}
+                 std::uint64_t row_number, const CommunicatorMemory* opened)
+        : stages(all), classes(by_stage), row(row_number), communicators(opened) {}
     PlacedStages(const Placement& placement) // NOLINT: a placement is one
         : stages(placement.stages), classes(placement.classes) {}
 };
@@ -69,8 +72,7 @@ struct MemoryHeadline {
     Verdict verdict = Verdict::fits;       ///< the worst of any class
     TensorKind kind = TensorKind::weights; ///< the largest of the deciding class at its peak
     Phase phase = Phase::forward;          ///< of that peak
-    Band<Bytes> process;
-    Band<Bytes> reserved; ///< what the verdict compares with `usable`
+    Band<Bytes> reserved;                  ///< what the verdict compares with `usable`
     Bytes usable;
     /// Some class has too little for its states and a single micro-batch: layouts that differ in a
     /// larger micro-batch only do not fit either.

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t recompute_kinds = ShardedUnits::recompute_kinds;
 /// Profiles of more shardings are thrown away together: a search does not come back to old ones.
-constexpr std::size_t most_shardings = 16384;
+constexpr std::size_t most_shardings = 8192;
 
 const Part& trunk(const MemoryInputs& in) { return *trunk_of(in.scenario.model); }
 

@@ -12,6 +12,10 @@ namespace shardplan::sim {
 
 namespace {
 
+/// What long searches go through is thrown away together from time to time.
+constexpr std::size_t most_instants = 1U << 18U; // of all outlines
+constexpr std::size_t most_parameters = 16384;
+
 const Part& trunk(const MemoryInputs& in) { return *trunk_of(in.scenario.model); }
 
 /// Without the number of micro-batches.
@@ -101,6 +105,10 @@ const std::vector<StageParameters>& cached_parameters(const MemoryInputs& in, co
                                                       const ParametersKey& key,
                                                       const PipelineOutline& outline,
                                                       MemoryCache::Impl& cache) {
+    if (cache.parameters.size() >= most_parameters) {
+        cache.parameters.clear();
+        cache.shapes.clear();
+    }
     std::vector<StageParameters>& slot = cache.parameters[key];
     if (slot.empty()) {
         for (const std::size_t first : outline.structures) {
@@ -175,21 +183,46 @@ std::size_t ParametersHash::operator()(const ParametersKey& k) const {
 
 namespace {
 
+std::size_t hash_of(const StatesKey& k) {
+    const std::size_t seed = hash_mix(ParametersHash()(k.parameters),
+                                      std::uint64_t{k.dp} << 32U | std::uint64_t{k.shard_group});
+    const std::uint64_t offloaded =
+        std::uint64_t{k.offload_optimizer} << 16U | k.offload_parameters;
+    return hash_mix(seed, offloaded << 32U ^ std::uint64_t{k.cp} << 16U ^
+                              static_cast<std::uint64_t>(k.shard) << 12U ^
+                              static_cast<std::uint64_t>(k.wrap) << 9U ^
+                              std::uint64_t{k.prefetch} << 1U ^ (k.reshard ? 1U : 0U));
+}
+
 /// Everything that layouts of a row have in common.
 void begin_row(const MemoryInputs& in, const Layout& layout, const PlacedStages& placement,
                const PipelineOutline& outline, MemoryCache::Impl& c) {
     const ShardingKey& sharding = c.row_sharding;
     const ParametersKey parameters{c.row_outline, sharding.tp, sharding.ep, sharding.etp};
-    const StatesKey states = states_key(layout, parameters);
-    if (c.states.empty() || !(states == c.states_key)) {
-        c.states.clear();
+    const StatesKey key = states_key(layout, parameters);
+    const std::size_t hash = hash_of(key);
+    c.states = c.known_states.find(key, hash);
+    if (c.states == nullptr) {
+        std::vector<StateFigures>& made = c.known_states.take(key, hash);
+        made.clear();
         for (const StageParameters& p :
              cached_parameters(in, layout, placement, parameters, outline, c)) {
-            c.states.push_back(state_figures(in, layout, p));
+            made.push_back(state_figures(in, layout, p));
         }
-        c.states_key = states;
+        c.states = &made;
     }
     c.row = placement.row;
+}
+
+void make_room(const PipelineOutline& outline, MemoryCache::Impl& c) {
+    std::size_t instants = 0;
+    for (const StageOutline& stage : outline.stages)
+        instants += stage.instants.size();
+    if (c.instants + instants > most_instants) {
+        c.outlines.clear();
+        c.instants = 0;
+    }
+    c.instants += instants;
 }
 
 } // namespace
@@ -211,11 +244,12 @@ LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,
         PipelineOutline made = outline_of(in.scenario.model, layout, placement.stages,
                                           out.micro_batches, c.row_outline.recomputed_layers);
         made.number = ++c.last_number;
+        make_room(made, c);
         out.outline = &c.outlines.insert(c.row_outline, out.micro_batches, std::move(made));
     }
     if (begins) begin_row(in, layout, placement, *out.outline, c);
     out.units = &sharded_units(in, c.row_sharding, layout.micro_batch, cache);
-    out.states = &c.states;
+    out.states = c.states;
     out.scratch = &c.scratch;
     out.recompute = in.tables.recompute(layout.recompute).kind;
     out.sp = c.row_sharding.sp;
@@ -310,13 +344,15 @@ StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, s
 const StageFigures& cached_figures(const MemoryInputs& in, const LayoutMemory& memory,
                                    std::size_t stage, MemoryCache& cache) {
     const FiguresKey key{memory.units->number, memory.outline->number, stage, memory.recompute};
-    const std::size_t slot =
+    const std::size_t hash =
         hash_mix(hash_mix(key.units, key.outline), stage * EnumNames<Recompute>::names.size() +
                                                        static_cast<std::size_t>(key.recompute));
-    std::vector<KnownFigures>& all = cache.impl().figures;
-    KnownFigures& known = all[slot % KnownFigures::slots];
-    if (!(known.key == key)) known = {key, stage_figures(in, memory, stage)};
-    return known.figures;
+    RecentTable<FiguresKey, StageFigures>& all = cache.impl().figures;
+    const StageFigures* known = all.find(key, hash);
+    if (known != nullptr) return *known;
+    StageFigures& made = all.take(key, hash);
+    made = stage_figures(in, memory, stage);
+    return made;
 }
 
 namespace {

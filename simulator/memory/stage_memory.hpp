@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,7 +11,7 @@
 #include "simulator/memory/profile.hpp"
 #include "simulator/memory/stage_outline.hpp"
 #include "simulator/memory/states.hpp"
-#include "simulator/network/communicators.hpp"
+#include "simulator/units/recent_table.hpp"
 #include "simulator/units/shelf_cache.hpp"
 
 /// Private to simulator/memory: the cached parts of an estimate, each keyed by the projection of
@@ -166,13 +165,21 @@ struct FiguresKey {
 
     friend bool operator==(const FiguresKey&, const FiguresKey&) = default;
 };
-struct KnownFigures {
-    static constexpr std::size_t slots = 1024;
-    FiguresKey key;
-    StageFigures figures;
+/// Headlines of layouts that differ in the micro-batch, and in rank orders that open the same
+/// communicators.
+struct KnownHeadlines {
+    CommunicatorMemory communicators;
+    std::vector<std::pair<std::uint32_t, MemoryHeadline>> by_micro_batch;
+    std::size_t next = 0; ///< tried first: micro-batches come in the same order again
 };
-
-using CommunicatorKey = std::array<std::uint32_t, 6>;
+/// The same of all rank orders.
+struct OrderedRows {
+    Layout common; ///< without micro-batch and order
+    std::vector<KnownHeadlines> known;
+    std::size_t used = 0;  ///< of `known`
+    std::size_t at = 0;    ///< of the last layout
+    std::uint64_t row = 0; ///< of the last layout; 0: none
+};
 
 struct MemoryCache::Impl {
     /// By sharding without the micro-batch, and the micro-batch.
@@ -181,12 +188,14 @@ struct MemoryCache::Impl {
     ShelfCache<ShardingKey, std::vector<PlainUnit>, ShardingHash> plain;
     /// By outline without the number of micro-batches, and that number.
     ShelfCache<OutlineKey, PipelineOutline, OutlineHash> outlines;
+    std::size_t instants = 0; ///< of all outlines
     std::unordered_map<ParametersKey, std::vector<StageParameters>, ParametersHash> parameters;
     /// By unit: block kinds, embedding, head. Keyed without the outline.
     std::unordered_map<ParametersKey, std::vector<ProductShapes>, ParametersHash> shapes;
-    /// Of the last layout: a search changes what they read seldom.
-    StatesKey states_key;
-    std::vector<StateFigures> states; ///< by structure
+    /// By structure. Of late: layouts of the same sharding come back after others.
+    RecentTable<StatesKey, std::vector<StateFigures>> known_states{16};
+    const std::vector<StateFigures>* states = nullptr; ///< of the last layout
+    OrderedRows ordered_rows;
     /// Layouts that differ in the micro-batch only have all but units and outline in common.
     std::uint64_t row = 0;              ///< of the last layout
     ShardingKey row_sharding;           ///< without the micro-batch
@@ -194,10 +203,7 @@ struct MemoryCache::Impl {
     std::vector<bool> large_workspaces; ///< by node group
     std::vector<ChunkFigures> scratch;  ///< by group of chunks
     /// Of late: layouts that differ in sharding only follow one another closely.
-    std::vector<KnownFigures> figures = std::vector<KnownFigures>(KnownFigures::slots);
-    /// Of the last layout.
-    CommunicatorKey communicator_key{};
-    CommunicatorMemory communicators;
+    RecentTable<FiguresKey, StageFigures> figures{4096};
     std::uint64_t last_number = 0; ///< that was given to something cached
     bool keep_ops = false;         ///< explain reads the operators of units
 };
@@ -230,6 +236,10 @@ struct LayoutMemory {
         return units->index_of(run.unit, run.planned ? recompute : Recompute::none);
     }
 };
+
+/// As memory_headline, worked out anew.
+MemoryHeadline nearest_headline(const MemoryInputs& in, const Layout& layout,
+                                const PlacedStages& placement, MemoryCache& cache);
 
 /// Looks up or builds the parts of a layout. Valid until the cache is used again.
 LayoutMemory layout_memory(const MemoryInputs& in, const Layout& layout,

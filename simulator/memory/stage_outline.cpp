@@ -67,7 +67,7 @@ void group_chunks(StageOutline& out) {
     }
 }
 
-bool covers(const std::vector<double>& a, const std::vector<double>& b) {
+bool covers(const FewOf<double, 3>& a, const FewOf<double, 3>& b) {
     for (std::size_t i = 0; i < a.size(); ++i) {
         if (a[i] < b[i]) {
             return false;
@@ -117,7 +117,9 @@ void walk_single_chunk(const Layout& layout, std::size_t index, std::int64_t mic
     const std::int64_t alive = std::max<std::int64_t>(std::min(warm_up, micro_batches - 1), 0);
     out.in_flight = {alive + 1};
     for (const bool forward : {true, false}) {
-        out.instants.push_back({forward, 0, {alive}, {static_cast<double>(alive)}});
+        Instant instant{forward, 0, {static_cast<std::int32_t>(alive)}, {}};
+        instant.alive_by_group.push_back(static_cast<double>(alive));
+        out.instants.push_back(std::move(instant));
     }
 }
 
@@ -126,7 +128,8 @@ void walk_passes(const PassLists& passes, std::int64_t warm_up, StageOutline& ou
     out.in_flight.assign(chunks, 0);
     Instant now;
     now.alive.assign(chunks, 0);
-    now.alive_by_group.assign(out.groups.size(), 0.0);
+    for (std::size_t g = 0; g < out.groups.size(); ++g)
+        now.alive_by_group.push_back(0.0);
     for_each_pass(passes, warm_up, [&](const Pass& pass) {
         now.chunk = static_cast<std::size_t>(pass.chunk);
         now.forward = pass.forward;
@@ -139,7 +142,8 @@ void walk_passes(const PassLists& passes, std::int64_t warm_up, StageOutline& ou
         if (pass.forward) {
             ++now.alive[now.chunk];
             now.alive_by_group[group] += 1.0;
-            out.in_flight[now.chunk] = std::max(out.in_flight[now.chunk], now.alive[now.chunk]);
+            out.in_flight[now.chunk] =
+                std::max<std::int64_t>(out.in_flight[now.chunk], now.alive[now.chunk]);
         }
     });
 }
@@ -218,6 +222,7 @@ PipelineOutline outline_of(const ModelSpec& model, const Layout& layout,
                                        chunks, micro_batches),
                         stage);
         }
+        stage.instants.shrink_to_fit(); // many outlines are kept
         stage.in_flight_by_group.assign(stage.groups.size(), 0.0);
         for (std::size_t c = 0; c < stage.chunks.size(); ++c) {
             stage.in_flight_by_group[stage.group_of[c]] += static_cast<double>(stage.in_flight[c]);

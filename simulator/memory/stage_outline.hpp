@@ -5,6 +5,7 @@
 
 #include "simulator/spec/placement.hpp"
 #include "simulator/spec/scenario.hpp"
+#include "simulator/units/few_of.hpp"
 
 /// Private to simulator/memory: what the stages of a pipeline run and when, before anything is
 /// sharded.
@@ -31,8 +32,8 @@ using ChunkOutline = std::vector<UnitCount>;
 struct Instant {
     bool forward = true;
     std::size_t chunk = 0;
-    std::vector<std::int64_t> alive; ///< by chunk
-    std::vector<double> alive_by_group;
+    std::vector<std::int32_t> alive; ///< by chunk
+    FewOf<double, 3> alive_by_group; ///< read for every layout
 };
 
 /// One stage.

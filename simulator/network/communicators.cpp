@@ -79,13 +79,17 @@ Bytes message_memory(const GroupPath& path) {
     return Bytes(channels_per_peer * peers * plain);
 }
 
-CommunicatorMemory communicators_of(const Scenario& scenario, const Layout& layout) {
+namespace {
+
+/// `path_of_group`: gives the path of a Group.
+template <class PathOf>
+CommunicatorMemory opened(const Layout& layout, const PathOf& path_of_group) {
     CommunicatorMemory out;
     const double replicas = static_cast<double>(layout.dp) * layout.cp;
     const bool hybrid = layout.shard_group > 0 && layout.shard_group < replicas;
     const auto add = [&](Group group, bool opens, bool messages) {
         if (!opens) return;
-        const GroupPath path = tiers_of(scenario, layout, group);
+        const GroupPath& path = path_of_group(group);
         const Bytes bytes = communicator_memory(path);
         if (bytes.value() <= 0.0) {
             ++out.others;
@@ -100,6 +104,16 @@ CommunicatorMemory communicators_of(const Scenario& scenario, const Layout& layo
     add(Group::ep, layout.ep > 1, true);
     add(Group::shard, hybrid, false);
     return out;
+}
+
+} // namespace
+
+CommunicatorMemory communicators_of(const Scenario& scenario, const Layout& layout) {
+    return opened(layout, [&](Group group) { return tiers_of(scenario, layout, group); });
+}
+
+CommunicatorMemory communicators_of(const GroupPaths& paths, const Layout& layout) {
+    return opened(layout, [&](Group group) -> const GroupPath& { return path_in(paths, group); });
 }
 
 } // namespace shardplan::sim

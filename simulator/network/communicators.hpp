@@ -28,5 +28,7 @@ struct CommunicatorMemory {
     friend bool operator==(const CommunicatorMemory&, const CommunicatorMemory&) = default;
 };
 CommunicatorMemory communicators_of(const Scenario& scenario, const Layout& layout);
+/// The same where the paths of the layout are known.
+CommunicatorMemory communicators_of(const GroupPaths& paths, const Layout& layout);
 
 } // namespace shardplan::sim

@@ -13,12 +13,11 @@ namespace shardplan::sim {
 namespace {
 
 /// Members of a group inside an aligned unit of `unit` neighbouring ranks. Where a run does not
-/// tile the unit, the group that straddles its edge decides. `all`: ranks of the whole layout.
-std::int64_t members_within(const std::vector<StridedRanks>& runs, std::int64_t unit,
-                            std::int64_t all) {
+/// tile the unit, the group that straddles its edge decides.
+std::int64_t members_within(const GroupRanks& ranks, std::int64_t unit) {
     std::int64_t members = 1;
-    for (const StridedRanks& run : runs) {
-        if (all <= unit) {
+    for (const StridedRanks& run : ranks.runs) {
+        if (ranks.all <= unit) {
             members *= run.size;
         } else if (unit % run.stride == 0) {
             members *= std::gcd(run.size, unit / run.stride);
@@ -236,9 +235,8 @@ double spread_of(const FabricProfile& profile, bool measured) {
 namespace {
 
 /// The tiers of a group of several ranks.
-void add_levels(const Scenario& scenario, const Layout& layout,
-                const std::vector<StridedRanks>& runs, GroupPath& path) {
-    const std::int64_t all = rank_count(layout);
+void add_levels(const Scenario& scenario, const GroupRanks& ranks, GroupPath& path) {
+    const std::int64_t all = ranks.all;
     const std::size_t slowest = slowest_group(scenario.cluster);
     const NodeTemplate& node = scenario.cluster.node_groups[slowest].node;
     const std::int64_t devices = std::max<std::int64_t>(1, node.devices);
@@ -247,14 +245,14 @@ void add_levels(const Scenario& scenario, const Layout& layout,
     if (scenario.cluster.fabric.kind == FabricKind::nvlink_domain) domain = std::max(domain, all);
     std::int64_t reached = 1; // ranks of the group inside the units below
 
-    const std::int64_t in_domain = members_within(runs, domain, all);
+    const std::int64_t in_domain = members_within(ranks, domain);
     if (in_domain > 1) {
-        const InDomain in{slowest, domain, in_domain, std::min(all, domain), runs.front().stride};
+        const InDomain in{slowest, domain, in_domain, std::min(all, domain), ranks.first_stride};
         path.levels.push_back(scaleup_level(scenario, in));
         reached = in_domain;
     }
     if (reached < path.ranks && domain < devices) {
-        const std::int64_t in_node = members_within(runs, devices, all);
+        const std::int64_t in_node = members_within(ranks, devices);
         if (in_node > reached) {
             PathLevel level = host_level(scenario, node);
             level.members = in_node / reached;
@@ -282,7 +280,7 @@ void add_levels(const Scenario& scenario, const Layout& layout,
     for (const FabricLevel& tier : scenario.cluster.fabric.levels) {
         climbed += tier.latency;
         const std::int64_t inside = tier.nodes_per_group > 0
-                                        ? members_within(runs, tier.nodes_per_group * devices, all)
+                                        ? members_within(ranks, tier.nodes_per_group * devices)
                                         : path.ranks;
         if (inside > reached) add_level(inside);
         if (reached == path.ranks) return;
@@ -293,15 +291,17 @@ void add_levels(const Scenario& scenario, const Layout& layout,
 
 } // namespace
 
-GroupPath tiers_of(const Scenario& scenario, const Layout& layout, Group group) {
-    const std::vector<StridedRanks> runs = ranks_of(layout, group);
+GroupPath tiers_of(const Scenario& scenario, const GroupRanks& ranks) {
     GroupPath path;
-    for (const StridedRanks& run : runs)
-        path.ranks *= run.size;
+    path.ranks = ranks.size();
     if (path.ranks <= 1 || scenario.cluster.node_groups.empty()) return path;
     set_policy(scenario, path);
-    add_levels(scenario, layout, runs, path);
+    add_levels(scenario, ranks, path);
     return path;
+}
+
+GroupPath tiers_of(const Scenario& scenario, const Layout& layout, Group group) {
+    return tiers_of(scenario, group_ranks(layout, group));
 }
 
 GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group) {

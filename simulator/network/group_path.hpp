@@ -101,11 +101,6 @@ struct GroupPath {
     }
 };
 
-/// The path of a group under a layout's placement. Constant time in the number of ranks.
-GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group);
-/// The same without `costs`, for those who ask for no times.
-GroupPath tiers_of(const Scenario& scenario, const Layout& layout, Group group);
-
 /// Ranks `first`, `first` + stride, ... (`size` of them) of a group; groups that are a product of
 /// dimensions have one such run per dimension, smallest stride first.
 struct StridedRanks {
@@ -114,6 +109,32 @@ struct StridedRanks {
     friend bool operator==(const StridedRanks&, const StridedRanks&) = default;
 };
 std::vector<StridedRanks> ranks_of(const Layout& layout, Group group);
+
+/// Where the ranks of a group lie: all that its path follows from beside the Scenario, whatever the
+/// dimensions and the order that put them there.
+struct GroupRanks {
+    std::array<StridedRanks, 2> runs{}; ///< those of several ranks, smallest stride first
+    std::int64_t first_stride = 1;      ///< of the first run, be it of one rank
+    std::int64_t all = 1;               ///< ranks of the whole layout
+
+    [[nodiscard]] std::int64_t size() const { return runs[0].size * runs[1].size; }
+    friend bool operator==(const GroupRanks&, const GroupRanks&) = default;
+};
+GroupRanks group_ranks(const Layout& layout, Group group);
+/// Of every group, by Group.
+std::array<GroupRanks, group_count> all_group_ranks(const Layout& layout);
+
+/// The path of a group under a layout's placement. Constant time in the number of ranks.
+GroupPath path_of(const Scenario& scenario, const Layout& layout, Group group);
+/// The same without `costs`, for those who ask for no times.
+GroupPath tiers_of(const Scenario& scenario, const Layout& layout, Group group);
+GroupPath tiers_of(const Scenario& scenario, const GroupRanks& ranks);
+
+/// Paths of all groups of a layout that somebody else holds, by Group.
+using GroupPaths = std::array<const GroupPath*, group_count>;
+inline const GroupPath& path_in(const GroupPaths& paths, Group group) {
+    return *paths[static_cast<std::size_t>(group)];
+}
 
 /// Time of one collective over a path. `bytes` as in CommOp. The fastest of the allowed pairs of
 /// algorithm and protocol; where none of those allowed does this collective, a ring does it.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <numeric>
 
 #include "simulator/network/group_path.hpp"
@@ -7,6 +8,17 @@
 namespace shardplan::sim {
 
 namespace {
+
+/// Runs of a group before those of one rank are left out: at most one per dimension it is cut from.
+struct Runs {
+    std::array<StridedRanks, 2> of{};
+    std::size_t count = 0;
+
+    Runs() = default;
+    Runs(StridedRanks run) : of{run}, count(1) {} // NOLINT: a run is one
+    Runs(StridedRanks inner, StridedRanks outer) : of{inner, outer}, count(2) {}
+    void add(StridedRanks run) { of[count++] = run; }
+};
 
 /// Degrees and strides of a layout in its rank order, with the expert dimensions cut out of the
 /// ranks of one stage (tp x cp x dp).
@@ -55,7 +67,7 @@ public:
     }
     /// The expert grid: etp innermost, then ep and the copies of the experts in the order in which
     /// ep and dp stand. Source: Megatron-Core, parallel_state.py, expert rank generator.
-    [[nodiscard]] std::vector<StridedRanks> experts(Group group) const {
+    [[nodiscard]] Runs experts(Group group) const {
         const std::int64_t stage_ranks =
             std::int64_t{layout_.tp} * layout_.cp * std::int64_t{layout_.dp};
         const std::int64_t etp = etp_of(layout_);
@@ -72,10 +84,10 @@ public:
 private:
     /// A run over the ranks of one stage, as ranks of the cluster: pipeline stages may stand
     /// between them.
-    [[nodiscard]] std::vector<StridedRanks> spread(StridedRanks run) const {
+    [[nodiscard]] Runs spread(StridedRanks run) const {
         const std::int64_t pp = layout_.pp;
-        if (pp == 1 || run.stride * run.size <= below_pp_) return {run};
-        if (run.stride >= below_pp_) return {{run.stride * pp, run.size}};
+        if (pp == 1 || run.stride * run.size <= below_pp_) return run;
+        if (run.stride >= below_pp_) return StridedRanks{run.stride * pp, run.size};
         const std::int64_t inner = below_pp_ / run.stride;
         return {{run.stride, inner}, {below_pp_ * pp, run.size / inner}};
     }
@@ -86,31 +98,29 @@ private:
     bool ep_before_dp_ = true;
 };
 
-/// Splits the product of runs into its innermost `wanted` ranks and the rest.
-void split_runs(const std::vector<StridedRanks>& runs, std::int64_t wanted,
-                std::vector<StridedRanks>& inner, std::vector<StridedRanks>& outer) {
-    for (const StridedRanks& run : runs) {
+/// The innermost `wanted` ranks of a product of runs, or the rest.
+Runs split(const Runs& runs, std::int64_t wanted, bool inner) {
+    Runs out;
+    for (std::size_t i = 0; i < runs.count; ++i) {
+        const StridedRanks& run = runs.of[i];
         const std::int64_t taken = std::gcd(run.size, std::max<std::int64_t>(1, wanted));
-        if (taken > 1) inner.push_back({run.stride, taken});
-        if (run.size / taken > 1) outer.push_back({run.stride * taken, run.size / taken});
+        if (inner && taken > 1) out.add({run.stride, taken});
+        if (!inner && run.size / taken > 1) out.add({run.stride * taken, run.size / taken});
         wanted /= taken;
     }
+    return out;
 }
 
-} // namespace
-
-std::vector<StridedRanks> ranks_of(const Layout& layout, Group group) {
-    const RankGrid grid(layout);
-    std::vector<StridedRanks> runs;
+Runs runs_in(const RankGrid& grid, const Layout& layout, Group group) {
     switch (group) {
         case Group::tp:
-            return {grid.along(Dim::tp)};
+            return grid.along(Dim::tp);
         case Group::cp:
-            return {grid.along(Dim::cp)};
+            return grid.along(Dim::cp);
         case Group::pp:
-            return {grid.along(Dim::pp)};
+            return grid.along(Dim::pp);
         case Group::dp:
-            return {grid.along(Dim::dp)};
+            return grid.along(Dim::dp);
         case Group::ep:
         case Group::etp:
         case Group::expert_dp:
@@ -120,14 +130,42 @@ std::vector<StridedRanks> ranks_of(const Layout& layout, Group group) {
         case Group::replica:
             break;
     }
-    runs = {grid.along(Dim::cp), grid.along(Dim::dp)};
-    std::sort(runs.begin(), runs.end(),
-              [](const StridedRanks& a, const StridedRanks& b) { return a.stride < b.stride; });
-    if (group == Group::dp_cp) return runs;
-    std::vector<StridedRanks> inner;
-    std::vector<StridedRanks> outer;
-    split_runs(runs, shard_ranks(layout), inner, outer);
-    return group == Group::shard ? inner : outer;
+    const StridedRanks cp = grid.along(Dim::cp);
+    const StridedRanks dp = grid.along(Dim::dp);
+    const Runs runs = dp.stride < cp.stride ? Runs(dp, cp) : Runs(cp, dp);
+    return group == Group::dp_cp ? runs : split(runs, shard_ranks(layout), group == Group::shard);
+}
+
+GroupRanks ranks_in(const RankGrid& grid, const Layout& layout, Group group) {
+    const Runs runs = runs_in(grid, layout, group);
+    GroupRanks out;
+    out.all = rank_count(layout);
+    if (runs.count > 0) out.first_stride = runs.of[0].stride;
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < runs.count; ++i) {
+        if (runs.of[i].size > 1) out.runs[kept++] = runs.of[i];
+    }
+    return out;
+}
+
+} // namespace
+
+std::vector<StridedRanks> ranks_of(const Layout& layout, Group group) {
+    const Runs runs = runs_in(RankGrid(layout), layout, group);
+    return {runs.of.begin(), runs.of.begin() + static_cast<std::ptrdiff_t>(runs.count)};
+}
+
+GroupRanks group_ranks(const Layout& layout, Group group) {
+    return ranks_in(RankGrid(layout), layout, group);
+}
+
+std::array<GroupRanks, group_count> all_group_ranks(const Layout& layout) {
+    const RankGrid grid(layout);
+    std::array<GroupRanks, group_count> out;
+    for (std::size_t i = 0; i < group_count; ++i) {
+        out[i] = ranks_in(grid, layout, static_cast<Group>(i));
+    }
+    return out;
 }
 
 } // namespace shardplan::sim

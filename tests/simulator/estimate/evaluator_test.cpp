@@ -186,6 +186,37 @@ TEST(Evaluator, SaysTheSameWhateverItWasAskedBefore) {
     }
 }
 
+TEST(Evaluator, SaysTheSameOfRankOrdersAndOffloadingOneAfterTheOther) {
+    const sim::Scenario given =
+        scenario(llama_3_8b(), dgx_h100(8), job(4096, 256), generic_stack());
+    const auto evaluator = sim::Evaluator::make(given);
+    ASSERT_TRUE(evaluator);
+    sim::LayoutTables tables;
+    sim::Workspace shared;
+    for (const char* degrees : {"tp2,pp4,cp2,zero1", "tp4,pp2,zero3:4"}) {
+        for (const char* offload : {"", ",off=opt:0.5:host", ",off=opt:1.0:host",
+                                    ",off=act:0.5:host", ",off=par:0.5:host"}) {
+            for (const char* order :
+                 {"", ",order=tp-cp-ep-pp-dp", ",order=dp-tp-cp-ep-pp", ",order=pp-dp-cp-tp-ep"}) {
+                for (const char* micro_batch : {",mb1", ",mb2", ",mb4", ",mb2"}) {
+                    const std::string text = std::string(degrees) + micro_batch + offload + order;
+                    const auto parsed = sim::parse_layout(text, "layout", tables);
+                    ASSERT_TRUE(parsed) << text << ": " << sim::to_text(parsed.error());
+                    const auto whole =
+                        sim::complete_layout(*parsed, sim::device_count(given.cluster), "layout");
+                    ASSERT_TRUE(whole) << text << ": " << sim::to_text(whole.error());
+                    sim::Workspace fresh;
+                    EXPECT_EQ(evaluator->score(*whole, shared), evaluator->score(*whole, fresh))
+                        << text;
+                    EXPECT_EQ(evaluator->estimate(*whole, shared),
+                              evaluator->estimate(*whole, fresh))
+                        << text;
+                }
+            }
+        }
+    }
+}
+
 TEST(Evaluator, StartsAWorkspaceAfreshForAnotherScenario) {
     Priced a(llama_8b(), "tp2,mb1,zero1");
     sim::Scenario slower = llama_8b();
@@ -269,7 +300,8 @@ TEST(StepTime, RecomputesOnlyTheFirstBlocksOfAStageWhenSaidSo) {
 TEST(StepTime, DividesTheBubbleByTheChunks) {
     Priced plain(gpt3(), "tp8,pp16,mb1,rc=selective");
     Priced chunks(gpt3(), "tp8,pp16,v3,mb1,rc=selective");
-    EXPECT_LT(chunks.exposed(TimeKind::bubble), 0.4 * plain.exposed(TimeKind::bubble));
+    // by nearly three: what the last stage has more than the others waits for in neither
+    EXPECT_LT(chunks.exposed(TimeKind::bubble), 0.45 * plain.exposed(TimeKind::bubble));
     // every chunk sends its messages
     EXPECT_GT(chunks.exposed(TimeKind::pp_comm), 2.0 * plain.exposed(TimeKind::pp_comm));
 }
