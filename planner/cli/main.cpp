@@ -171,9 +171,17 @@ sim::Error explain(const CLI::App& app, const std::vector<std::string>& argument
             known.push_back(sub->get_name());
         }
     }
-    for (const CLI::Option* option : verb->get_options()) {
-        for (const std::string& name : option->get_lnames()) {
-            known.push_back("--" + name);
+    // Options that exclude one another stand in groups, which the parser keeps as nameless verbs.
+    std::vector<const CLI::App*> holders = {verb};
+    for (const CLI::App* group : verb->get_subcommands(
+             [](const CLI::App* sub) { return sub->get_name().empty(); })) {
+        holders.push_back(group);
+    }
+    for (const CLI::App* holder : holders) {
+        for (const CLI::Option* option : holder->get_options()) {
+            for (const std::string& name : option->get_lnames()) {
+                known.push_back("--" + name);
+            }
         }
     }
     return command_line_error(used.empty() ? "" : verb->get_name(), known, arguments, parser_says);

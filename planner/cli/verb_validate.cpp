@@ -231,6 +231,9 @@ int run_validate(const ValidateOptions& options, const Console& console) {
     if (!options.kernels.empty()) {
         return run_validate_kernels(options, console);
     }
+    if (!options.collectives.empty()) {
+        return run_validate_collectives(options, console);
+    }
     const std::vector<std::string> by =
         options.by.empty() ? std::vector<std::string>{"group"} : options.by;
     if (const auto status = check_grouping(by); !status) {
