@@ -173,8 +173,8 @@ sim::Error explain(const CLI::App& app, const std::vector<std::string>& argument
     }
     // Options that exclude one another stand in groups, which the parser keeps as nameless verbs.
     std::vector<const CLI::App*> holders = {verb};
-    for (const CLI::App* group : verb->get_subcommands(
-             [](const CLI::App* sub) { return sub->get_name().empty(); })) {
+    for (const CLI::App* group :
+         verb->get_subcommands([](const CLI::App* sub) { return sub->get_name().empty(); })) {
         holders.push_back(group);
     }
     for (const CLI::App* holder : holders) {
