@@ -74,6 +74,10 @@ sim::Result<std::optional<ForeignInput>> foreign_from(const ClusterOptions& opti
     if (!text) {
         return text.error();
     }
+    if (text->starts_with("\xFF\xFE") || text->starts_with("\xFE\xFF")) {
+        return sim::Error{sim::ErrorCode::bad_input, options.cluster, "the text is UTF-16",
+                          "save the file as UTF-8; a redirection of PowerShell writes UTF-16"};
+    }
     const ForeignFormat* format = recognise(*text);
     if (format == nullptr) {
         return Found{};

@@ -308,14 +308,15 @@ std::string_view default_stack(const sim::Job& job) {
 
 sim::GlobalBatch default_batch(std::int64_t sequence, std::int64_t devices) {
     constexpr std::int64_t tokens = std::int64_t{1} << 22;
-    std::int64_t odd = std::max<std::int64_t>(devices, 1);
-    while (odd % 2 == 0) {
-        odd /= 2;
-    }
     const std::int64_t wanted =
         std::max<std::int64_t>(tokens / std::max<std::int64_t>(sequence, 1), 1);
+    // The odd part alone would leave 104 devices with a batch that only 13 of them can share.
+    std::int64_t whole = std::max<std::int64_t>(devices, 1);
+    while (whole % 2 == 0 && whole > wanted / 4) {
+        whole /= 2;
+    }
     sim::GlobalBatch batch;
-    batch.sequences = std::max<std::int64_t>((wanted + odd / 2) / odd, 1) * odd;
+    batch.sequences = std::max<std::int64_t>((wanted + whole / 2) / whole, 1) * whole;
     return batch;
 }
 

@@ -61,7 +61,9 @@ sim::Result<sim::Cluster> cluster_from(const ClusterOptions& options,
 /// Stack taken when none is named: Megatron Core for full training, torchtune for adapters.
 std::string_view default_stack(const sim::Job& job);
 /// Tokens of one step when the job does not say: about 4 million, as models of the last years are
-/// trained (Llama 3 report, section 3.4.1), in whole sequences that odd numbers of devices divide.
+/// trained (Llama 3 report, section 3.4.1), in whole sequences that the devices divide: all of
+/// them, or the largest 2^-k of them by which the batch moves an eighth at most; always their odd
+/// part.
 sim::GlobalBatch default_batch(std::int64_t sequence, std::int64_t devices);
 
 /// The whole scenario. Errors: `where` is the flag or file.

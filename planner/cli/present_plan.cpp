@@ -72,7 +72,7 @@ void print_counts(const Console& console, const PlanSet& set) {
     if (set.folded > 0) {
         console.out << fmt::format(
             "{} left out of the ranking: like one above but for schedule, recomputation, offload, "
-            "kind of cp or rank order, within 1 %, with no more memory to spare\n",
+            "shard group, kind of cp or rank order, within 1 %, with no more memory to spare\n",
             set.folded);
     }
     if (set.stopped) {

@@ -168,7 +168,52 @@ void print_json(const Console& console, const Answer& a) {
     console.out << json.str();
 }
 
+/// What the flags that steer the simulation say.
+sim::Result<sim::SimulateOptions> how_from(const SimulateVerbOptions& options) {
+    const auto refused = [](std::string where, std::string what, std::string hint) {
+        return sim::Error{sim::ErrorCode::bad_input, std::move(where), std::move(what),
+                          std::move(hint)};
+    };
+    if (options.most_events < 1) {
+        return refused("--max-events", std::to_string(options.most_events) + " events are none",
+                       "write 1 or more");
+    }
+    if (options.seed < 0) {
+        return refused("--seed", std::to_string(options.seed) + " is below 0", "write 0 or more");
+    }
+    for (const std::string& path : {options.trace, options.html}) {
+        if (path == "-") {
+            return refused("--trace and --html", "\"-\" is no file", "name a file; --json prints");
+        }
+    }
+    if (!options.trace.empty() && options.trace == options.html) {
+        return refused("--html", options.html + " is the file of --trace as well",
+                       "name two files");
+    }
+    sim::SimulateOptions how;
+    how.every_rank = options.every_rank;
+    how.seed = static_cast<std::uint64_t>(options.seed);
+    how.most_events = options.most_events;
+    if (!options.stragglers.empty()) {
+        const auto sigma = share_from(options.stragglers, "--stragglers");
+        if (!sigma) {
+            return sigma.error();
+        }
+        if (*sigma > 1.0) {
+            return refused("--stragglers",
+                           "a spread of " + options.stragglers + " is no spread of speeds",
+                           "write at most 100%, as in 2% or 0.02");
+        }
+        how.straggler_sigma = *sigma;
+    }
+    return how;
+}
+
 sim::Result<Answer> answer_from(const SimulateVerbOptions& options, Study& study) {
+    const auto how = how_from(options);
+    if (!how) {
+        return how.error();
+    }
     auto priced = price_legal_layout(study.scenario, study.layout, "--layout");
     if (!priced) {
         return std::move(priced).error();
@@ -182,22 +227,14 @@ sim::Result<Answer> answer_from(const SimulateVerbOptions& options, Study& study
     if (!evaluator) {
         return evaluator.error();
     }
-    sim::SimulateOptions how;
-    how.every_rank = options.every_rank;
-    how.seed = static_cast<std::uint64_t>(options.seed);
-    how.most_events = options.most_events;
-    if (!options.stragglers.empty()) {
-        const auto sigma = share_from(options.stragglers, "--stragglers");
-        if (!sigma) {
-            return sigma.error();
-        }
-        how.straggler_sigma = *sigma;
-    }
-    auto simulation = sim::simulate(*evaluator, *layout, how);
+    auto simulation = sim::simulate(*evaluator, *layout, *how);
     if (!simulation) {
         sim::Error error = std::move(simulation).error();
-        error.where = options.every_rank ? "--no-collapse"
-                                         : "--max-events " + std::to_string(options.most_events);
+        if (error.where != "schedule") {
+            error.where = options.every_rank
+                              ? "--no-collapse"
+                              : "--max-events " + std::to_string(options.most_events);
+        }
         return error;
     }
     return Answer{priced->layout, std::move(*simulation), std::move(priced->estimate)};

@@ -297,10 +297,11 @@ sim::Result<ImportedCluster> build_cluster(const ForeignCluster& file, const Imp
     }
     sim::Result<ImportedCluster> built = [&]() -> sim::Result<ImportedCluster> {
         if (file.log) {
-            return Error{ErrorCode::bad_input, file.source,
-                         "it is " + file.format + ": timings, not the description of a machine",
-                         "name the cluster it ran on; `shardplan validate --collectives` and "
-                         "`shardplan calibrate` take the log"};
+            return Error{
+                ErrorCode::bad_input, file.source,
+                "it is " + file.format + ": timings, not the description of a machine",
+                "name the cluster it ran on; `shardplan validate --collectives FILE` compares "
+                "with what the log says"};
         }
         return file.node ? build_node(file, help) : build_nodes(file, help);
     }();

@@ -24,7 +24,12 @@ bool any_line(std::string_view text, Test test) {
                        [&](const text::Line& line) { return test(std::string_view(line.text)); });
 }
 
+/// A byte order mark is no sign: editors put it before every format.
 char first_sign(std::string_view text) {
+    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+    if (text.starts_with(byte_order_mark)) {
+        text.remove_prefix(byte_order_mark.size());
+    }
     const std::size_t at = text.find_first_not_of(" \t\r\n");
     return at == std::string_view::npos ? '\0' : text[at];
 }

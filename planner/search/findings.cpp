@@ -20,12 +20,13 @@ std::size_t kept(const SearchOptions& options) {
     return options.fold ? kept_per_plan * options.top : options.top;
 }
 
-/// The layout but for what is varied in the small: schedule, recomputation, offloaded states, kind
-/// of cp, rank order.
+/// The layout but for what is varied in the small: schedule, recomputation, offloaded states, group
+/// of ranks that share a sharded state, kind of cp, rank order.
 Layout in_the_large(Layout layout) {
     layout.chunks = 1;
     layout.schedule = sim::ScheduleKind::one_f_one_b;
     layout.recompute = 0;
+    layout.shard_group = 0;
     layout.offload_optimizer = 0;
     layout.offload_tier = sim::OffloadTier::none;
     layout.cp_kind = sim::CpKind::ring;

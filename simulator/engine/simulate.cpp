@@ -75,6 +75,7 @@ Result<Simulation> simulate(const Evaluator& evaluator, const Layout& layout,
     PlayedStep step{evaluator, layout, {}, {}, {}, {}, {}, 1, 0, grid_of(layout)};
     step.scenario =
         scenario_costs(evaluator, layout, options.exchanges ? Detail::exchanges : Detail::units);
+    step.scenario.input.most_tasks = most_tasks;
     auto schedule = make_schedule(step.scenario.input);
     if (!schedule) return std::move(schedule).error();
     step.schedule = std::move(*schedule);

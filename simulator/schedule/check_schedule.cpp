@@ -177,6 +177,21 @@ Status check_schedule(const Schedule& s) {
     return status;
 }
 
+std::int64_t fewest_tasks(const ScheduleInput& in) {
+    std::int64_t units = 0;
+    for (const auto& stage : in.units) {
+        for (const auto& chunk : stage)
+            units += static_cast<std::int64_t>(chunk.size());
+    }
+    return 2 * units * in.shape.micro_batches;
+}
+
+Error too_many_tasks(const ScheduleInput& in) {
+    return {ErrorCode::bad_input, "schedule",
+            "more than " + std::to_string(in.most_tasks) + " tasks",
+            "use fewer micro-batches, or larger ones"};
+}
+
 Status check_input(const ScheduleInput& in) {
     const PipelineShape& shape = in.shape;
     const auto bad = [](std::string what, std::string hint) {
@@ -208,6 +223,7 @@ Status check_input(const ScheduleInput& in) {
             }
         }
     }
+    if (fewest_tasks(in) > in.most_tasks) return too_many_tasks(in);
     return Done{};
 }
 

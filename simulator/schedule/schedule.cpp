@@ -8,9 +8,8 @@ namespace shardplan::sim {
 
 namespace {
 
+/// Ids are 32 bits wide, and the last one says that there is none.
 constexpr std::uint32_t none = 0xFFFFFFFFU;
-/// Ids are 32 bits wide, and the last one says "none".
-constexpr std::size_t most_tasks = 1U << 31U;
 
 /// What is common to the tasks of one pass.
 struct PassContext {
@@ -54,10 +53,7 @@ public:
         stages_.resize(orders.size());
         for (std::size_t s = 0; s < orders.size(); ++s) {
             write_stage(static_cast<std::uint16_t>(s), orders[s]);
-            if (out_.size() >= most_tasks) {
-                return Error{ErrorCode::bad_input, "schedule", "more than 2^31 tasks",
-                             "use fewer micro-batches, or one task per chunk"};
-            }
+            if (static_cast<std::int64_t>(out_.size()) > in_.most_tasks) return too_many_tasks(in_);
         }
         join_messages();
         for (std::size_t s = 0; s < stages_.size(); ++s) {

@@ -155,10 +155,18 @@ struct ScheduleInput {
     /// schedules that end stages one after another check the norm afterwards instead.
     bool update_waits_for_all = true;
     bool save = false; ///< a checkpoint is written after the step
+    /// More are refused, before the memory for them is taken.
+    std::int64_t most_tasks = std::int64_t{1} << 31;
 };
 
-/// The tasks of one step. Errors: sizes of `units` that do not fit the shape; more than 2^31 tasks.
+/// The tasks of one step. Errors: sizes of `units` that do not fit the shape; more than
+/// `most_tasks`.
 Result<Schedule> make_schedule(const ScheduleInput& input);
+
+/// A forward and a backward pass of every unit for every micro-batch: no schedule has fewer tasks.
+std::int64_t fewest_tasks(const ScheduleInput& input);
+/// What is said of a schedule with more than `most_tasks`.
+Error too_many_tasks(const ScheduleInput& input);
 
 /// Sizes that do not fit together, as make_schedule refuses them.
 Status check_input(const ScheduleInput& input);

@@ -242,9 +242,12 @@ TEST(ExplainVerb, UnknownTermIsRefusedWithTheNearest) {
 TEST(Inputs, DefaultBatchIsAboutFourMillionTokensThatOddCountsDivide) {
     EXPECT_EQ(default_batch(8192, 512).sequences, 512);
     EXPECT_EQ(default_batch(4096, 64).sequences, 1024);
-    // Three nodes of 8: a multiple of 3 near 512.
-    EXPECT_EQ(default_batch(8192, 24).sequences % 3, 0);
-    EXPECT_NEAR(static_cast<double>(default_batch(8192, 24).sequences), 512.0, 3.0);
+    // Odd numbers of nodes of 8: every device can have its own sequences, and its own micro-batch.
+    for (const std::int64_t devices : {24, 72, 104, 472}) {
+        EXPECT_EQ(default_batch(8192, devices).sequences % devices, 0) << devices;
+        EXPECT_NEAR(static_cast<double>(default_batch(8192, devices).sequences), 512.0, 64.0);
+    }
+    EXPECT_EQ(default_batch(8192, 131 * 8).sequences, 4 * 131); // of 1048 devices 524 share it
     EXPECT_GE(default_batch(1 << 30, 1).sequences, 1);
 }
 

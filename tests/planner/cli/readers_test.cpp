@@ -238,5 +238,12 @@ TEST(ListVerb, UnknownListIsRefusedWithTheNearest) {
     EXPECT_NE(answer.err.find("models"), std::string::npos);
 }
 
+TEST(ClusterVerb, RefusesUtf16InsteadOfReadingHalfOfIt) {
+    const TemporaryFile file("utf16.conf", std::string("\xFF\xFES\0w\0\n\0", 8));
+    const Answer answer = run_verb(run_cluster, ClusterOptions{file.path(), {}, {}});
+    EXPECT_EQ(answer.code, 2);
+    EXPECT_NE(answer.err.find("UTF-16"), std::string::npos) << answer.err;
+}
+
 } // namespace
 } // namespace shardplan::plan::cli

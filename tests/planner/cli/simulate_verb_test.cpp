@@ -102,6 +102,32 @@ TEST(SimulateVerb, SaysWhatToDoWhereTheBoundOnEventsIsHit) {
     EXPECT_NE(std::string::npos, answer.err.find("allow more events"));
 }
 
+TEST(SimulateVerb, RefusesMoreMicroBatchesThanMemoryHolds) {
+    SimulateVerbOptions o = options("tp2,pp2,dp4,mb1");
+    o.scenario.job_fields[0].value = "100000000";
+    const Answer answer = run_verb(run_simulate, o);
+    EXPECT_EQ(answer.code, 2);
+    EXPECT_NE(std::string::npos, answer.err.find("more than 25000000 tasks")) << answer.err;
+}
+
+TEST(SimulateVerb, RefusesBoundsSeedsSpreadsAndFilesThatMeanNothing) {
+    const auto refusal = [](auto change) {
+        SimulateVerbOptions o = options("tp2,pp2,dp4,mb1");
+        change(o);
+        const Answer answer = run_verb(run_simulate, o);
+        EXPECT_EQ(answer.code, 2);
+        return answer.err;
+    };
+    const auto names = [](const std::string& text, const char* flag) {
+        return text.find(flag) != std::string::npos;
+    };
+    EXPECT_TRUE(names(refusal([](auto& o) { o.most_events = 0; }), "--max-events"));
+    EXPECT_TRUE(names(refusal([](auto& o) { o.seed = -1; }), "--seed"));
+    EXPECT_TRUE(names(refusal([](auto& o) { o.stragglers = "1000%"; }), "--stragglers"));
+    EXPECT_TRUE(names(refusal([](auto& o) { o.trace = "-"; }), "--trace"));
+    EXPECT_TRUE(names(refusal([](auto& o) { o.trace = o.html = "x.json"; }), "--html"));
+}
+
 TEST(SimulateVerb, RefusesASpreadThatIsNoShare) {
     SimulateVerbOptions o = options("tp2,pp2,dp4,mb1");
     o.stragglers = "much";

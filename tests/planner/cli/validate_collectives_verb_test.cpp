@@ -77,6 +77,13 @@ TEST(ValidateCollectivesVerb, RowsOfALogThatCannotBeTrustedAreFlagged) {
     EXPECT_NE(rows.at(5).find("flag")->as_string()->find("cliff"), std::string::npos);
 }
 
+TEST(ValidateCollectivesVerb, ValidateReadsTheTimingsThatAreNamedInPlaceOfRuns) {
+    const TemporaryFile file("c.jsonl", two_rows);
+    const Answer answer = run_verb(run_validate, of(file.path()));
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    EXPECT_EQ(answer.out, run_verb(run_validate_collectives, of(file.path())).out);
+}
+
 TEST(ValidateCollectivesVerb, RefusesAFileThatHoldsNone) {
     const TemporaryFile file("c.jsonl", "hello\n");
     EXPECT_EQ(run_verb(run_validate, of(file.path())).code, 2);

@@ -46,6 +46,14 @@ TEST(Recognise, OurOwnFilesAndOtherTextsAreNoForeignFormat) {
     EXPECT_EQ(name_of_format(""), "");
 }
 
+TEST(Recognise, AByteOrderMarkBeforeTheTextDoesNotMatter) {
+    const std::string nodes = "\xEF\xBB\xBF" + sample("k8s_nodes_leafgroups.json");
+    EXPECT_EQ(name_of_format(nodes), "a Kubernetes node list");
+    const std::string ours =
+        "\xEF\xBB\xBF{\"name\": \"mine\", \"note\": \"GPU0 busbw algbw NV18\"}";
+    EXPECT_EQ(name_of_format(ours), "");
+}
+
 TEST(Recognise, TextBeforeTheMatrixDoesNotMatter) {
     EXPECT_EQ(name_of_format("$ nvidia-smi topo -m\n\n\tGPU0\tGPU1\nGPU0\t X \tNV4\n"),
               "a print of `nvidia-smi topo -m`");

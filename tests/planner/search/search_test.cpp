@@ -177,6 +177,27 @@ TEST(Search, FoldsPlansThatDifferInChunksOrRecomputationOnly) {
     EXPECT_EQ(plans[2].layout.chunks, 1);
 }
 
+TEST(Search, FoldsAPlanThatSharesStatesInOtherGroupsForNothing) {
+    const auto of = [](std::uint32_t group, double seconds, double peak) {
+        Plan plan;
+        plan.layout.dp = 64;
+        plan.layout.shard = sim::Shard::optimizer;
+        plan.layout.shard_group = group;
+        plan.score.step_time = Seconds(seconds);
+        plan.score.peak = Bytes(peak);
+        plan.score.usable = Bytes(40.0);
+        return plan;
+    };
+    std::vector<Plan> plans = {
+        of(8, 1.000, 20.0), // the best
+        of(4, 1.002, 24.0), // folded: slower, and more memory
+        of(0, 1.003, 18.0), // stays: less memory
+    };
+    EXPECT_EQ(fold(plans, sim::Objective::time), 1);
+    ASSERT_EQ(plans.size(), 2U);
+    EXPECT_EQ(plans[1].layout.shard_group, 0U);
+}
+
 TEST(Search, FoldsALayoutInASlowerRankOrderHoweverSlow) {
     const auto of = [](std::uint8_t order, double seconds) {
         Plan plan;
