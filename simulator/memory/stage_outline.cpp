@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "simulator/schedule/pass_order.hpp"
+#include "simulator/schedule/pipeline_order.hpp"
 
 namespace shardplan::sim {
 
@@ -123,28 +124,72 @@ void walk_single_chunk(const Layout& layout, std::size_t index, std::int64_t mic
     }
 }
 
-void walk_passes(const PassLists& passes, std::int64_t warm_up, StageOutline& out) {
-    const auto chunks = out.chunks.size();
-    out.in_flight.assign(chunks, 0);
-    Instant now;
-    now.alive.assign(chunks, 0);
-    for (std::size_t g = 0; g < out.groups.size(); ++g)
-        now.alive_by_group.push_back(0.0);
-    for_each_pass(passes, warm_up, [&](const Pass& pass) {
-        now.chunk = static_cast<std::size_t>(pass.chunk);
-        now.forward = pass.forward;
-        const std::size_t group = out.group_of[now.chunk];
-        if (!pass.forward) {
-            --now.alive[now.chunk];
-            now.alive_by_group[group] -= 1.0;
+/// Follows the passes of a stage.
+class Walk {
+public:
+    explicit Walk(StageOutline& out) : out_(out) {
+        const std::size_t chunks = out.chunks.size();
+        out.in_flight.assign(chunks, 0);
+        now_.alive.assign(chunks, 0);
+        now_.alive_by_group.assign(out.groups.size(), 0.0);
+    }
+
+    void visit(bool forward, std::size_t chunk) {
+        now_.chunk = chunk;
+        now_.forward = forward;
+        const std::size_t group = out_.group_of[chunk];
+        if (!forward) {
+            --now_.alive[chunk];
+            now_.alive_by_group[group] -= 1.0;
         }
-        offer(out, now);
-        if (pass.forward) {
-            ++now.alive[now.chunk];
-            now.alive_by_group[group] += 1.0;
-            out.in_flight[now.chunk] =
-                std::max<std::int64_t>(out.in_flight[now.chunk], now.alive[now.chunk]);
+        offer(out_, now_);
+        if (forward) {
+            ++now_.alive[chunk];
+            now_.alive_by_group[group] += 1.0;
+            out_.in_flight[chunk] =
+                std::max<std::int64_t>(out_.in_flight[chunk], now_.alive[chunk]);
         }
+    }
+
+private:
+    StageOutline& out_;
+    Instant now_;
+};
+
+/// The passes of all stages: the lists that all have in common, or one list each.
+struct Passes {
+    PassLists lists;
+    std::vector<std::vector<ScheduledPass>> found;
+};
+
+Passes passes_of(const Layout& layout, std::int64_t chunks, std::int64_t micro_batches) {
+    Passes out;
+    if (chunks <= 1) return out;
+    const PipelineShape shape{layout.schedule, layout.pp, static_cast<std::int32_t>(chunks),
+                              static_cast<std::int32_t>(micro_batches)};
+    if (order_is_found(shape)) {
+        out.found = pipeline_order(shape);
+    } else {
+        out.lists = pass_lists(layout.pp, chunks, micro_batches);
+    }
+    return out;
+}
+
+void walk_passes(const Passes& passes, const Layout& layout, std::size_t index,
+                 std::int64_t micro_batches, StageOutline& out) {
+    Walk walk(out);
+    if (!passes.found.empty()) {
+        for (const ScheduledPass& pass : passes.found[index]) {
+            if (pass.kind == PassKind::weight) continue; // holds no activations
+            walk.visit(pass.kind == PassKind::forward, static_cast<std::size_t>(pass.chunk));
+        }
+        return;
+    }
+    const std::int64_t ahead =
+        warm_up_passes(layout.schedule, layout.pp, static_cast<std::int64_t>(index),
+                       static_cast<std::int64_t>(out.chunks.size()), micro_batches);
+    for_each_pass(passes.lists, ahead, [&](const Pass& pass) {
+        walk.visit(pass.forward, static_cast<std::size_t>(pass.chunk));
     });
 }
 
@@ -204,8 +249,7 @@ PipelineOutline outline_of(const ModelSpec& model, const Layout& layout,
     out.stages.reserve(stages.size());
     const std::int64_t chunks =
         stages.empty() ? 1 : static_cast<std::int64_t>(stages.front().chunks.size());
-    const PassLists passes =
-        chunks > 1 ? pass_lists(layout.pp, chunks, micro_batches) : PassLists{};
+    const Passes passes = passes_of(layout, chunks, micro_batches);
     for (std::size_t i = 0; i < stages.size(); ++i) {
         StageOutline stage;
         stage.has_embedding = stages[i].has_embedding;
@@ -217,10 +261,7 @@ PipelineOutline outline_of(const ModelSpec& model, const Layout& layout,
         if (stage.chunks.size() == 1) {
             walk_single_chunk(layout, i, micro_batches, stage);
         } else {
-            walk_passes(passes,
-                        warm_up_passes(layout.schedule, layout.pp, static_cast<std::int64_t>(i),
-                                       chunks, micro_batches),
-                        stage);
+            walk_passes(passes, layout, i, micro_batches, stage);
         }
         stage.instants.shrink_to_fit(); // many outlines are kept
         stage.in_flight_by_group.assign(stage.groups.size(), 0.0);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "simulator/schedule/pass_order.hpp"
+
 namespace shardplan::sim {
 
 namespace {
@@ -15,7 +17,7 @@ double filled(std::int64_t micro_batches, std::int64_t wanted) {
 }
 
 /// What a stage that is not the slowest adds to the fill and drain of the pipeline.
-double share_of(ScheduleKind schedule, const StagePass& s, double chunks, std::int64_t others,
+double share_of(ScheduleKind schedule, const StagePass& s, std::int64_t others,
                 std::int64_t micro_batches) {
     const double f = s.forward.value();
     const double b = s.backward_input.value();
@@ -34,19 +36,13 @@ double share_of(ScheduleKind schedule, const StagePass& s, double chunks, std::i
         case ScheduleKind::zb_h1:
             break;
     }
-    return s.total().value() / chunks;
+    return s.total().value();
 }
 
 /// Waiting that depends on the whole pipeline and is not a sum over stages.
 double common_share(ScheduleKind schedule, const StagePass& slowest, std::int64_t stages,
-                    std::int64_t micro_batches, std::int64_t chunks) {
+                    std::int64_t micro_batches) {
     const auto p = static_cast<double>(stages);
-    if (schedule == ScheduleKind::interleaved) {
-        const std::int64_t left = micro_batches % stages;
-        if (left == 0) return 0.0;
-        const double chunk = slowest.total().value() / static_cast<double>(chunks);
-        return static_cast<double>(chunks - 1) * static_cast<double>(stages - left) * chunk;
-    }
     if (schedule == ScheduleKind::dual_pipe) {
         const double f = slowest.forward.value();
         const double b = slowest.backward_input.value();
@@ -58,20 +54,17 @@ double common_share(ScheduleKind schedule, const StagePass& slowest, std::int64_
 
 /// The slowest stage and a share of every other one.
 double by_shares(ScheduleKind schedule, const PipelinePasses& passes, std::size_t slowest,
-                 std::int64_t stages, std::int64_t micro_batches, std::int64_t chunks) {
+                 std::int64_t stages, std::int64_t micro_batches) {
     double bubble = 0.0;
     for (std::size_t i = 0; i < passes.runs.size(); ++i) {
         const StageRun& run = passes.runs[i];
         const std::int64_t others = run.count - (i == slowest ? 1 : 0);
-        const double crossing =
-            schedule == ScheduleKind::interleaved ? 2.0 * passes.hop.value() : 0.0;
-        bubble += static_cast<double>(others) *
-                  (crossing + share_of(schedule, run.pass, static_cast<double>(chunks), stages - 1,
-                                       micro_batches));
+        bubble +=
+            static_cast<double>(others) * share_of(schedule, run.pass, stages - 1, micro_batches);
     }
     const StagePass& most = passes.runs[slowest].pass;
     return static_cast<double>(micro_batches) * most.total().value() + bubble +
-           common_share(schedule, most, stages, micro_batches, chunks);
+           common_share(schedule, most, stages, micro_batches);
 }
 
 double positive(double seconds) { return std::max(0.0, seconds); }
@@ -201,10 +194,10 @@ private:
 };
 
 /// The longest way to the first micro-batch's last chunk, at the first and the last stage of every
-/// run: each round with it through all stages, or through p passes on one of them. Read backwards,
-/// the same of the last micro-batch's way back. `pass(run, chunk)`: seconds.
+/// run: each round with it through all stages, or through the passes of a group on one of them.
+/// Read backwards, the same of the last micro-batch's way back. `pass(run, chunk)`: seconds.
 template <class Pass>
-void go_round(const PipelinePasses& passes, double stages, std::size_t chunks, const Pass& pass,
+void go_round(const PipelinePasses& passes, double group, std::size_t chunks, const Pass& pass,
               std::vector<double>& ways) {
     const std::vector<StageRun>& runs = passes.runs;
     const double hop = passes.hop.value();
@@ -212,7 +205,7 @@ void go_round(const PipelinePasses& passes, double stages, std::size_t chunks, c
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
         double arrival = chunk > 0 ? ways.back() + pass(runs.size() - 1, chunk - 1) + hop : 0.0;
         for (std::size_t run = 0; run < runs.size(); ++run) {
-            const double round = chunk > 0 ? stages * pass(run, chunk - 1) : 0.0;
+            const double round = chunk > 0 ? group * pass(run, chunk - 1) : 0.0;
             double& first = ways[2 * run];
             double& last = ways[2 * run + 1];
             const double own = pass(run, chunk);
@@ -224,18 +217,19 @@ void go_round(const PipelinePasses& passes, double stages, std::size_t chunks, c
     }
 }
 
-/// Where p divides m.
 double interleaved_path(const PipelinePasses& passes, std::int64_t stages,
                         std::int64_t micro_batches, std::int64_t chunks, PipelineRoom& room) {
     const Chunks of(passes, chunks);
     const auto v = static_cast<std::size_t>(chunks);
-    const auto p = static_cast<double>(stages);
+    const MicroBatchGroups groups = groups_of(stages, micro_batches);
+    const auto first_group = static_cast<double>(groups.largest());
+    const auto last_group = static_cast<double>(groups.least);
     const auto m = static_cast<double>(micro_batches);
     const double hops = 2.0 * passes.hop.value();
     const auto forward = [&](std::size_t run, std::size_t chunk) { return of.forward(run, chunk); };
     const auto back = [&](std::size_t run, std::size_t chunk) { return of.backward(run, chunk); };
-    go_round(passes, p, v, forward, room.warm_up);
-    go_round(passes, p, v, back, room.drain);
+    go_round(passes, first_group, v, forward, room.warm_up);
+    go_round(passes, last_group, v, back, room.drain);
     double behind = 0.0; // in the last chunk: this run and all after it
     for (std::size_t run = 0; run < passes.runs.size(); ++run) {
         behind += static_cast<double>(passes.runs[run].count) *
@@ -248,17 +242,20 @@ double interleaved_path(const PipelinePasses& passes, std::int64_t stages,
         const double b = back(run, v - 1);
         double work = m * (f + b);
         for (std::size_t chunk = 0; chunk + 1 < v; ++chunk)
-            work += (m - p) * (forward(run, chunk) + back(run, chunk));
+            work += (m - first_group) * forward(run, chunk) + (m - last_group) * back(run, chunk);
         const std::int64_t count = passes.runs[run].count;
         const auto through = [&](std::int64_t inside, std::size_t end) {
             // forward passes before the first comes back: of the last chunk, then of the next group
             const auto k = 2.0 * static_cast<double>(stages - 1 - first - inside);
-            const double own = std::min(k, p - 1.0);
-            const double next = micro_batches > stages ? k - own : 0.0;
+            const double own_forward = std::min(k, first_group - 1.0);
+            const double own_back = std::min(k, last_group - 1.0);
+            const bool several = groups.count > 1;
             const double away = behind - static_cast<double>(inside + 1) * (f + b + hops);
-            const bool apart = micro_batches > stages || k < p - 1.0;
-            const double waited = waits(positive(away), own * f + next * forward(run, 0),
-                                        own * b + next * back(run, 0), apart);
+            const double work_forward =
+                own_forward * f + (several ? k - own_forward : 0.0) * forward(run, 0);
+            const double work_back = own_back * b + (several ? k - own_back : 0.0) * back(run, 0);
+            const double waited =
+                waits(positive(away), work_forward, work_back, several || k < first_group - 1.0);
             longest = std::max(
                 longest, work + waited + room.warm_up[2 * run + end] + room.drain[2 * run + end]);
         };
@@ -298,10 +295,10 @@ PipelineTime pipeline_time(ScheduleKind schedule, const PipelinePasses& passes,
         seconds = one_f_one_b_path(passes, p, micro_batches);
     } else if (schedule == ScheduleKind::zb_h1) {
         seconds = zb_h1_path(passes, p, micro_batches);
-    } else if (schedule == ScheduleKind::interleaved && micro_batches % p == 0) {
+    } else if (schedule == ScheduleKind::interleaved) {
         seconds = interleaved_path(passes, p, micro_batches, v, room);
     } else {
-        seconds = by_shares(schedule, passes, slowest, p, micro_batches, v);
+        seconds = by_shares(schedule, passes, slowest, p, micro_batches);
     }
     out.bubble = Seconds(positive(seconds - work.value()));
     out.total = work + out.bubble;

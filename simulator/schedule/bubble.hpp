@@ -67,17 +67,16 @@ struct PipelineTime {
 /// k = min(p - 1 - s, m - 1) passes of s lie in between; the larger of the two waits alone where
 /// all forward passes come before the first backward one (m - 1 <= p - 1 - s).
 /// interleaved: the same chunk by chunk, with warm-up and drain that go round v - 1 times, each
-/// round either with a micro-batch through all stages or through p passes on one of them.
-/// zb-h1: as 1f1b, the drain filled with weight passes as the order has them.
-/// The others add to m max_i t_i for every stage but the slowest - zb-h2: F + B - 2 W; zb-v: half
-/// of that, two chunks per stage - and dualpipe (p / 2 - 1) (F + 2 B - W) of the slowest stage,
-/// with W in proportion where fewer micro-batches than fill the bubbles (p for zb-v, 2 p - 1 for
-/// zb-h2, p / 2 for dualpipe) run. Interleaved where p does not divide m: t_i / v, and (v - 1)
-/// ((p - m) mod p) chunk times. None is shorter where a pass or hop of gpipe, 1f1b, interleaved or
-/// zb-h1 is longer. Sources: Huang et al. 2019 (arXiv 1811.06965), Narayanan et al. 2021 (arXiv
-/// 2104.04473), Qi et al. 2023 (arXiv 2401.10241) and 2024 (arXiv 2405.15362), DeepSeek-V3 (arXiv
-/// 2412.19437); the terms for uneven stages: longest paths through the orders, checked against the
-/// engine.
+/// round either with a micro-batch through all stages or through the passes of a group
+/// (`groups_of`) on one of them. zb-h1: as 1f1b, the drain filled with weight passes as the order
+/// has them. The others add to m max_i t_i for every stage but the slowest - zb-h2: F + B - 2 W;
+/// zb-v: half of that, two chunks per stage - and dualpipe (p / 2 - 1) (F + 2 B - W) of the slowest
+/// stage, with W in proportion where fewer micro-batches than fill the bubbles (p for zb-v, 2 p - 1
+/// for zb-h2, p / 2 for dualpipe) run. None is shorter where a pass or hop of gpipe, 1f1b,
+/// interleaved or zb-h1 is longer. Sources: Huang et al. 2019 (arXiv 1811.06965), Narayanan et al.
+/// 2021 (arXiv 2104.04473), Qi et al. 2023 (arXiv 2401.10241) and 2024 (arXiv 2405.15362),
+/// DeepSeek-V3 (arXiv 2412.19437); the terms for uneven stages: longest paths through the orders,
+/// checked against the engine.
 PipelineTime pipeline_time(ScheduleKind schedule, const PipelinePasses& passes,
                            std::int64_t micro_batches, std::int64_t chunks, PipelineRoom& room);
 /// The same, stage by stage.

@@ -18,10 +18,23 @@ struct Pass {
     friend bool operator==(const Pass&, const Pass&) = default;
 };
 
-/// The passes of one stage in the order they start. Orders: GPipe (Huang et al. 2019), 1F1B
-/// (Narayanan et al. 2019), interleaved 1F1B in groups of pp micro-batches (Narayanan et al. 2021,
-/// Megatron-LM), ZB-H1 and ZB-H2 (Qi et al. 2023; the weight passes hold no activations of their
-/// own here), ZB-V and DualPipe as two chunks of which the second runs back through the stages.
+/// Groups of micro-batches that interleaving sends through one chunk after another: as many as pp
+/// goes into the micro-batches, as even as can be, so none is smaller than pp, with which passes
+/// would wait for themselves. Where pp divides the micro-batches: pp each, as Megatron-LM; else as
+/// torch.distributed.pipelining's Interleaved1F1B, which insists on groups of one size.
+struct MicroBatchGroups {
+    std::int64_t least = 1;  ///< micro-batches of a group
+    std::int64_t count = 1;  ///< groups
+    std::int64_t larger = 0; ///< the first of them, which have one micro-batch more
+
+    [[nodiscard]] std::int64_t largest() const { return least + (larger > 0 ? 1 : 0); }
+};
+MicroBatchGroups groups_of(std::int64_t pp, std::int64_t micro_batches);
+
+/// The passes of one stage in the order they start, for the schedules whose order is written down;
+/// those of the others `pipeline_order` finds. Orders: GPipe (Huang et al. 2019), 1F1B (Narayanan
+/// et al. 2019), interleaved 1F1B in the groups of `groups_of` (Narayanan et al. 2021), ZB-H1 and
+/// ZB-H2 with one chunk (Qi et al. 2023; the weight passes hold no activations of their own here).
 /// With chunks = 1, `interleaved` is 1F1B.
 std::vector<Pass> pass_order(ScheduleKind kind, std::int64_t pp, std::int64_t stage,
                              std::int64_t chunks, std::int64_t micro_batches);

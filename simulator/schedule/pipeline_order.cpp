@@ -76,11 +76,11 @@ struct Limits {
     std::int32_t to_weight = 0;   ///< between F and W
 };
 
-/// A list scheduler over the lengths of passes.
+/// A list scheduler over the lengths of passes, for schedules that split the backward pass.
 class Greedy {
 public:
     Greedy(const PipelineShape& shape, const PassLengths& lengths)
-        : shape_(shape), lengths_(lengths), split_(splits_backward(shape.kind)) {
+        : shape_(shape), lengths_(lengths) {
         const auto stages = static_cast<std::size_t>(shape.stages);
         orders_.resize(stages);
         stages_.resize(stages);
@@ -101,7 +101,7 @@ public:
     std::vector<std::vector<ScheduledPass>> run() {
         std::int64_t left = 0;
         for (const auto& way : ways_) {
-            left += static_cast<std::int64_t>(way.size()) * (split_ ? 3 : 2);
+            left += static_cast<std::int64_t>(way.size()) * 3;
         }
         constexpr std::int64_t idle = std::numeric_limits<std::int64_t>::max();
         std::vector<std::int64_t> ends(orders_.size(), idle);
@@ -171,16 +171,6 @@ private:
 
     [[nodiscard]] bool may_begin(std::int32_t stage, std::int32_t chunk) const {
         const StageState& s = stages_[static_cast<std::size_t>(stage)];
-        if (!split_) {
-            // Passes in flight on the stage: the warm-up of even groups, and one group more for
-            // the one that is cut short. A micro-batch that has entered always goes on.
-            const auto sum = [](const std::vector<std::int32_t>& of) {
-                return std::accumulate(of.begin(), of.end(), std::int32_t{0});
-            };
-            const std::int32_t warm_up =
-                2 * (shape_.stages - stage - 1) + (shape_.chunks - 1) * shape_.stages;
-            return chunk > 0 || sum(s.begun) - sum(s.back) <= warm_up + shape_.stages;
-        }
         const auto c = static_cast<std::size_t>(chunk);
         const Limits limit = limits(stage, chunk);
         return s.begun[c] - s.back[c] < limit.to_backward &&
@@ -202,8 +192,7 @@ private:
             if (take(stage, PassKind::backward, c, out)) return true;
         }
         for (std::int32_t i = 0; i < shape_.chunks; ++i) {
-            // interleaved: the group that came first goes on; zero-bubble: what has come far does
-            const std::int32_t c = split_ ? shape_.chunks - 1 - i : i;
+            const std::int32_t c = shape_.chunks - 1 - i; // what has come far goes on
             if (may_begin(stage, c) && take(stage, PassKind::forward, c, out)) return true;
         }
         StageState& s = stages_[static_cast<std::size_t>(stage)];
@@ -227,17 +216,14 @@ private:
             }
             return;
         }
-        if (split_) {
-            StageState& s = stages_[static_cast<std::size_t>(stage)];
-            s.weights.micro_batches.push_back(pass.micro_batch);
-            s.weight_chunks.push_back(pass.chunk);
-        }
+        StageState& s = stages_[static_cast<std::size_t>(stage)];
+        s.weights.micro_batches.push_back(pass.micro_batch);
+        s.weight_chunks.push_back(pass.chunk);
         if (at > 0) arrive(PassKind::backward, pass.micro_batch, at - 1);
     }
 
     PipelineShape shape_;
     PassLengths lengths_;
-    bool split_;
     std::vector<std::vector<Position>> ways_;
     std::vector<std::vector<ScheduledPass>> orders_;
     std::vector<StageState> stages_;
@@ -245,15 +231,17 @@ private:
 
 } // namespace
 
-std::vector<std::vector<ScheduledPass>> pipeline_order(const PipelineShape& shape,
-                                                       const PassLengths& lengths) {
-    const bool uneven_groups = shape.kind != ScheduleKind::gpipe && shape.chunks > 1 &&
-                               shape.micro_batches % shape.stages != 0;
-    const bool split = splits_backward(shape.kind);
+bool order_is_found(const PipelineShape& shape) {
     const bool late_weights =
         (shape.kind == ScheduleKind::zb_h1 || shape.kind == ScheduleKind::zb_h2) &&
         shape.chunks == 1;
-    if ((split && !late_weights) || uneven_groups) return Greedy(shape, lengths).run();
+    return splits_backward(shape.kind) && !late_weights;
+}
+
+std::vector<std::vector<ScheduledPass>> pipeline_order(const PipelineShape& shape,
+                                                       const PassLengths& lengths) {
+    if (order_is_found(shape)) return Greedy(shape, lengths).run();
+    const bool split = splits_backward(shape.kind);
     std::vector<std::vector<ScheduledPass>> out;
     for (std::int32_t stage = 0; stage < shape.stages; ++stage) {
         std::vector<ScheduledPass>& order = out.emplace_back();

@@ -71,12 +71,13 @@ std::size_t step_on_way(const PipelineShape& shape, const Position& at);
 /// and dualpipe are what a greedy list scheduler does with passes of the given lengths: backward
 /// before forward before weight passes, with the live sets that the schedules allow (zb-v: p
 /// micro-batches on the stage; dualpipe: p - i of one direction and i + 1 of the other between F
-/// and B). No order so found can wait for itself. Where the groups of interleaved 1F1B do not come
-/// out even (p does not divide m), the order of `pass_order` can, and the greedy one is used, with
-/// one group more in flight than even groups have. Sources: Qi et al. 2023 (arXiv 2401.10241) and
+/// and B). No order so found can wait for itself. Sources: Qi et al. 2023 (arXiv 2401.10241) and
 /// 2024 (arXiv 2405.15362), DeepSeek-V3 (arXiv 2412.19437), Narayanan et al. 2021 (arXiv
 /// 2104.04473).
 std::vector<std::vector<ScheduledPass>> pipeline_order(const PipelineShape& shape,
                                                        const PassLengths& lengths = {});
+
+/// Is that order found by list scheduling, and not written down as `pass_order`?
+bool order_is_found(const PipelineShape& shape);
 
 } // namespace shardplan::sim

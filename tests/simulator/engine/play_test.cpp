@@ -295,7 +295,8 @@ TEST(Play, InterleavingOfUnevenStagesTakesItsClosedFormOrLittleMore) {
     for (int round = 0; round < rounds; ++round) {
         const std::size_t p = 2 + random() % 7;
         const auto v = static_cast<std::int64_t>(2 + random() % 3);
-        const auto m = static_cast<std::int64_t>(p * (1 + random() % 5));
+        const auto m =
+            static_cast<std::int64_t>(p * (1 + random() % 5) + (round % 2 == 0 ? random() % p : 0));
         const auto pass = uneven_stages(p, random, round % 3 == 0 ? 0.5 : 0.0);
         const double closed = pipeline_time(ScheduleKind::interleaved, pass, m, v).total.value();
         const double played = pipeline_seconds(ScheduleKind::interleaved, pass, m, v);
