@@ -51,14 +51,14 @@ struct CollectiveChoice {
     /// Empty: by the library of the back end; without one, by size: a tree for small messages, a
     /// ring for others. An algorithm that cannot do a collective leaves it to the ring. Those of a
     /// reducing switch, and PAT, are refused.
-    std::optional<sim::Algorithm> algorithm;
+    std::optional<sim::Algorithm> algorithm = std::nullopt;
     /// Adds in the order of ranks, each element on one rank: the same bits whatever the number of
     /// elements or the back end. Goes before `algorithm` where something is added.
     bool rank_order = false;
     int servers = 1; ///< of a parameter server: ranks 0 to servers - 1
     /// Ranks of a unit of each tier, innermost first, for hierarchical and torus_2d; the product is
     /// the size of the communicator. Empty: the squarest split in two.
-    std::vector<int> tiers;
+    std::vector<int> tiers = {};
 };
 
 /// A message of `start_send` or `start_receive`. Destroyed unfinished, it is taken back.

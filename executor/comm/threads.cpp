@@ -59,7 +59,7 @@ struct Rank {
 };
 
 struct World {
-    explicit World(int ranks) : ranks(static_cast<std::size_t>(ranks)) {}
+    explicit World(int size) : ranks(static_cast<std::size_t>(size)) {}
     std::vector<Rank> ranks;
     [[nodiscard]] Rank& at(int rank) { return ranks[static_cast<std::size_t>(rank)]; }
 };
