@@ -36,6 +36,10 @@ struct Outcome {
     std::string why; ///< of a failure, as a clause: "rank 1 stopped: out of memory"
 };
 
+/// What a rank announces that stops because `peer` did for that reason: the first rank's reason,
+/// however many stand between.
+std::string because_of(int peer, const std::string& reason);
+
 /// A message under way. Its buffer belongs to it until the outcome is `done` or it is destroyed.
 class Pending {
 public:
@@ -86,6 +90,7 @@ public:
                                              std::span<std::byte> data) = 0;
 
     /// Tells all others that this rank takes part no more, so that whoever waits for it fails now.
+    /// If another's stop was seen here before, that is the reason told.
     virtual void stop(const std::string& reason) = 0;
 
     /// The largest context this rank has met; `met` raises it.

@@ -50,6 +50,7 @@ struct Rank {
     std::condition_variable bell; ///< something this rank may wait for has happened
     std::atomic<bool> stopped = false;
     std::string reason; ///< written before `stopped`
+    std::string heard;  ///< because_of the first stopped rank met; under bell_mutex
     std::atomic<std::uint32_t> last_context = 0;
 
     void ring_bell() {
@@ -90,7 +91,7 @@ public:
     ThreadPending(std::shared_ptr<World> world, PostRef post, bool is_send)
         : world_(std::move(world)), post_(std::move(post)), is_send_(is_send) {}
     ~ThreadPending() override {
-        if (!is_done() && !withdraw()) wait_for_copy();
+        if (!is_withdrawn_ && !is_done() && !withdraw()) wait_for_copy();
     }
     Outcome wait_until(Deadline deadline) override {
         Rank& peer = world_->at(post_->peer);
@@ -103,7 +104,10 @@ public:
         }
         if (is_done()) return arrived();
         if (!peer.stopped.load()) return {Outcome::State::pending, {}};
-        if (withdraw()) {
+        if (is_withdrawn_ || withdraw()) {
+            Rank& self = world_->at(post_->owner);
+            const std::lock_guard lock(self.bell_mutex);
+            if (self.heard.empty()) self.heard = because_of(post_->peer, peer.reason);
             return {Outcome::State::failed, fmt::format("rank {} {}", post_->peer, peer.reason)};
         }
         wait_for_copy();
@@ -129,6 +133,7 @@ private:
         const auto it = std::find(list.begin(), list.end(), post_);
         if (it == list.end()) return false;
         list.erase(it);
+        is_withdrawn_ = true;
         return true;
     }
     /// The other thread is in `deliver`, which waits for nobody.
@@ -146,6 +151,7 @@ private:
     std::shared_ptr<World> world_;
     PostRef post_;
     bool is_send_;
+    bool is_withdrawn_ = false;
 };
 
 class ThreadEndpoint final : public Endpoint {
@@ -205,7 +211,7 @@ public:
         {
             const std::lock_guard lock(self.bell_mutex);
             if (self.stopped.load()) return;
-            self.reason = reason;
+            self.reason = self.heard.empty() ? reason : self.heard;
             self.stopped.store(true);
         }
         for (Rank& rank : world_->ranks) {

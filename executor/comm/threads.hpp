@@ -19,7 +19,7 @@ std::vector<std::shared_ptr<Endpoint>> thread_endpoints(int ranks);
 struct RunOptions {
     std::chrono::nanoseconds timeout = std::chrono::minutes(5);
     /// Puts something between a rank and its endpoint; empty: nothing.
-    std::function<std::shared_ptr<Endpoint>(std::shared_ptr<Endpoint>)> wrap;
+    std::function<std::shared_ptr<Endpoint>(std::shared_ptr<Endpoint>)> wrap = {};
 };
 
 /// How the ranks of a run ended.

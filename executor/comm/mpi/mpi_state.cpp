@@ -48,7 +48,7 @@ void MpiState::announce_stop(const std::string& reason) {
     {
         const std::lock_guard lock(mutex_);
         if (!own_reason_.empty()) return;
-        own_reason_ = reason.substr(0, longest_reason);
+        own_reason_ = (heard_.empty() ? reason : heard_).substr(0, longest_reason);
     }
     for (int to = 0; to < size_; ++to) {
         if (to == rank_) continue;
@@ -77,7 +77,9 @@ void MpiState::listen() {
 
 std::optional<std::string> MpiState::reason_of(int rank) {
     const std::lock_guard lock(mutex_);
-    return reasons_[static_cast<std::size_t>(rank)];
+    const auto& reason = reasons_[static_cast<std::size_t>(rank)];
+    if (reason && heard_.empty()) heard_ = because_of(rank, *reason);
+    return reason;
 }
 
 int MpiState::stopped_ranks() {

@@ -29,7 +29,7 @@ public:
     void announce_stop(const std::string& reason);
     /// Takes in what others have announced.
     void listen();
-    /// Why a rank stopped, if it has said so.
+    /// Why a rank stopped, if it has said so; then this rank will give the same reason.
     [[nodiscard]] std::optional<std::string> reason_of(int rank);
     [[nodiscard]] int stopped_ranks();
 
@@ -45,6 +45,7 @@ private:
     std::mutex mutex_; ///< of what follows
     std::vector<std::optional<std::string>> reasons_;
     std::string own_reason_;
+    std::string heard_;
 };
 
 /// The text of an MPI error code.
