@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "executor/comm/message_communicator.hpp"
+#include "executor/comm/spin.hpp"
 
 namespace shardplan::exec {
 
@@ -21,8 +22,8 @@ namespace {
 /// Messages of at most this size are copied twice and their sender goes on: a wait for the other
 /// thread costs more than the second copy.
 constexpr std::size_t eager_bytes = 4 * 1024;
-/// How long a rank looks again and again before it sleeps: shorter than waking up takes, so that
-/// ranks that outnumber the cores do not starve one another.
+/// How long a rank looks again and again before it sleeps: about what waking up takes. Ranks that
+/// outnumber the cores sleep at once, for the other end needs the core.
 constexpr std::chrono::microseconds spin_time{20};
 
 enum class Stage : std::uint8_t { posted, matched, done };
@@ -62,6 +63,7 @@ struct Rank {
 struct World {
     explicit World(int size) : ranks(static_cast<std::size_t>(size)) {}
     std::vector<Rank> ranks;
+    bool has_core_for_each = ranks.size() <= std::thread::hardware_concurrency();
     [[nodiscard]] Rank& at(int rank) { return ranks[static_cast<std::size_t>(rank)]; }
 };
 
@@ -119,10 +121,11 @@ private:
         return post_->stage.load(std::memory_order_acquire) == Stage::done;
     }
     template <class F>
-    static void look_again(Deadline deadline, F&& may_go_on) {
+    void look_again(Deadline deadline, F&& may_go_on) const {
+        if (!world_->has_core_for_each) return;
         const Deadline end = std::min(deadline, std::chrono::steady_clock::now() + spin_time);
         while (std::chrono::steady_clock::now() < end && !may_go_on()) {
-            std::this_thread::yield();
+            spin_once();
         }
     }
     /// False if the other end has it already.

@@ -8,13 +8,15 @@
 
 #include <fmt/format.h>
 
+#include "executor/comm/spin.hpp"
+
 namespace shardplan::exec {
 
 namespace {
 
 /// A rank that waits tries again at once for this long, then rests between tries.
-constexpr std::chrono::milliseconds eager_time{2};
-constexpr std::chrono::microseconds rest{50};
+constexpr std::chrono::microseconds eager_time{50};
+constexpr std::chrono::microseconds rest{20};
 /// Tries between two looks at what others have announced.
 constexpr int tries_per_listening = 64;
 /// How long a receive that is taken back may still be in the hands of MPI.
@@ -137,7 +139,7 @@ Outcome MpiPending::wait_until(Deadline deadline) {
         if (done) return {};
         const Deadline now = std::chrono::steady_clock::now();
         const bool is_late = now >= deadline;
-        if (is_late || tries % tries_per_listening == 0 || now - begin > eager_time) {
+        if (is_late || tries % tries_per_listening == 0) {
             state_->listen();
             if (auto why = stopped_peer()) {
                 // What it sent before it stopped may have come in between.
@@ -149,7 +151,7 @@ Outcome MpiPending::wait_until(Deadline deadline) {
         if (now - begin > eager_time) {
             std::this_thread::sleep_for(rest);
         } else {
-            std::this_thread::yield();
+            spin_once();
         }
     }
 }
