@@ -326,7 +326,7 @@ Status check_collectives(Communicator& all, const NamedChoice& choice) {
         RETURN_IF_FAILED(check(scalar, ReduceOp::max, 13));
     }
     RETURN_IF_FAILED(check(Scalar::fp32, ReduceOp::sum, 1024));
-    RETURN_IF_FAILED(check(Scalar::fp64, ReduceOp::sum, 70001)); // 547 KiB, over two segments
+    RETURN_IF_FAILED(check(Scalar::fp64, ReduceOp::sum, 40009)); // 313 KiB, over a segment
     RETURN_IF_FAILED(all.barrier());
     return all.set_choice({});
 }
@@ -393,11 +393,11 @@ Status check_splits(Communicator& all) {
 Status check_determinism(Communicator& all) {
     for (const NamedChoice& choice : choices_for(all.size())) {
         RETURN_IF_FAILED(all.set_choice(choice.choice));
-        for (const std::size_t count : {3U, 1009U, 100003U}) {
+        for (const std::size_t count : {3U, 1009U}) {
             RETURN_IF_FAILED(check_sums<double>(all, choice, count));
-            RETURN_IF_FAILED(check_sums<float>(all, choice, count));
             RETURN_IF_FAILED(check_sums<exec::Bf16>(all, choice, count));
         }
+        RETURN_IF_FAILED(check_sums<float>(all, choice, 70001));
     }
     return all.set_choice({});
 }
