@@ -1,11 +1,14 @@
 // One rank of an MPI run: `mpirun -n N test_executor_mpi_ranks CASE`. Exit code 0 if all was in
 // order, 3 if the run failed, as the cases that fail on purpose do.
+#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "executor/comm/layout_groups.hpp"
 #include "executor/comm/mpi/mpi_world.hpp"
@@ -67,6 +70,28 @@ Status groups_of_a_layout(Communicator& all) {
     return exec::Error{exec::ErrorCode::backend_failed, "groups", "tp joins other ranks", ""};
 }
 
+/// More elements than MPI counts in one call, with a value that says where it stood.
+Status sends_more_than_2_to_the_31(Communicator& all) {
+    const std::size_t count = (std::size_t{1} << 31U) + 5;
+    std::vector<std::uint8_t> data(count);
+    const auto value_at = [](std::size_t i) {
+        return static_cast<std::uint8_t>((i ^ (i >> 8U) ^ (i >> 16U) ^ (i >> 24U)) & 0xFFU);
+    };
+    if (all.rank() == 0) {
+        for (std::size_t i = 0; i < count; ++i) {
+            data[i] = value_at(i);
+        }
+        return all.send(exec::const_view(data), 1);
+    }
+    if (Status status = all.receive(exec::view(data), 0); !status) return status;
+    for (std::size_t i = 0; i < count; ++i) {
+        if (data[i] == value_at(i)) continue;
+        return exec::Error{exec::ErrorCode::backend_failed, "large message",
+                           "byte " + std::to_string(i) + " is another", ""};
+    }
+    return Done{};
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -74,6 +99,7 @@ int main(int argc, char** argv) {
         {"everything", {test::check_everything}},
         {"everything_in_parts", {test::check_everything, {.largest_part = 1000}}},
         {"groups_of_a_layout", {groups_of_a_layout}},
+        {"large_message", {sends_more_than_2_to_the_31}},
         {"fails", {fails, {.timeout = std::chrono::seconds(30)}}},
         {"is_silent", {is_silent, {.timeout = std::chrono::milliseconds(500)}}},
         {"is_killed", {is_killed, {.timeout = std::chrono::milliseconds(500)}}},
