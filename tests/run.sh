@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 . samples/setup.sh
 
 say "Install what the build and the tests need"
-install_missing $build_packages $test_packages
+install_missing $build_packages $executor_packages $test_packages
 
 say "Build (preset dev, into build/dev)"
 cmake --preset dev
