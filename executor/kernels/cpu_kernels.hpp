@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "executor/kernels/buffer.hpp"
 #include "executor/kernels/kernels.hpp"
 #include "executor/kernels/thread_pool.hpp"
 
@@ -67,6 +68,7 @@ public:
 
 private:
     std::unique_ptr<ThreadPool> pool_;
+    Buffer<Scalar> logits_; ///< of one chunk; kept, for fresh pages are slow
 };
 
 } // namespace shardplan::exec

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <vector>
 
-#include "executor/kernels/buffer.hpp"
 #include "executor/kernels/cpu_kernels.hpp"
 #include "executor/kernels/eigen.hpp"
 
@@ -31,23 +30,24 @@ double CpuKernels<Scalar>::cross_entropy(const LossShape& s, const Scalar* x, co
                                          std::span<const Token> targets, double factor, Scalar* dx,
                                          Scalar* dhead) {
     const Index chunk = std::min(s.chunk, s.rows);
-    Buffer<Scalar> logits(chunk * s.vocab);
+    if (logits_.size() < chunk * s.vocab) logits_.reset(chunk * s.vocab);
+    Scalar* logits = logits_.data();
     std::vector<double> losses(static_cast<std::size_t>(s.rows));
     for (Index first = 0; first < s.rows; first += chunk) {
         const Index rows = std::min(chunk, s.rows - first);
         const Scalar* in = x + first * s.hidden;
-        this->product(ProductForm::nt, {rows, s.vocab, s.hidden}, in, head, logits.data(), false);
+        this->product(ProductForm::nt, {rows, s.vocab, s.hidden}, in, head, logits, false);
         pool_->ranges(rows, 1, 16 * rows * s.vocab, [&](Index begin, Index end) {
             for (Index r = begin; r < end; ++r) {
                 const auto at = static_cast<std::size_t>(first + r);
-                losses[at] = softmax_row(logits.data() + r * s.vocab, s.vocab, targets[at],
+                losses[at] = softmax_row(logits + r * s.vocab, s.vocab, targets[at],
                                          static_cast<Scalar>(factor));
             }
         });
         if (dx == nullptr) continue;
-        this->product(ProductForm::nn, {rows, s.hidden, s.vocab}, logits.data(), head,
+        this->product(ProductForm::nn, {rows, s.hidden, s.vocab}, logits, head,
                       dx + first * s.hidden, false);
-        this->product(ProductForm::tn, {s.vocab, s.hidden, rows}, logits.data(), in, dhead, true);
+        this->product(ProductForm::tn, {s.vocab, s.hidden, rows}, logits, in, dhead, true);
     }
     double sum = 0.0;
     for (const double loss : losses) {

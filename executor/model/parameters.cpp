@@ -5,6 +5,8 @@
 #include <numbers>
 #include <utility>
 
+#include "simulator/units/hash_mix.hpp"
+
 namespace shardplan::exec {
 
 namespace {
@@ -71,29 +73,20 @@ BlockParameters add_block(Adder& add, const sim::BlockKind& kind, Index hidden,
     return p;
 }
 
-/// Mixes bits so that neighbouring numbers give unrelated ones.
-/// Source: splitmix64 (Steele et al. 2014, "Fast splittable pseudorandom number generators").
-std::uint64_t mixed(std::uint64_t x) {
-    x += 0x9e3779b97f4a7c15ULL;
-    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebULL;
-    return x ^ (x >> 31U);
-}
-
 /// Of the standard normal distribution, by Box and Muller.
-double normal(std::uint64_t key, std::uint64_t i) {
+double normal(std::size_t key, std::uint64_t i) {
     constexpr double unit = 0x1.0p-53;
     const auto uniform = [&](std::uint64_t n) {
-        return (static_cast<double>(mixed(key ^ mixed(n)) >> 11U) + 0.5) * unit;
+        return (static_cast<double>(sim::hash_mix(key, n) >> 11U) + 0.5) * unit;
     };
     return std::sqrt(-2.0 * std::log(uniform(2 * i))) *
            std::cos(2.0 * std::numbers::pi * uniform(2 * i + 1));
 }
 
-std::uint64_t key_of(std::uint64_t seed, const std::string& name) {
-    std::uint64_t key = mixed(seed);
+std::size_t key_of(std::uint64_t seed, const std::string& name) {
+    std::size_t key = sim::hash_mix(0, seed);
     for (const char c : name) {
-        key = mixed(key ^ static_cast<std::uint8_t>(c));
+        key = sim::hash_mix(key, static_cast<std::uint8_t>(c));
     }
     return key;
 }
@@ -150,7 +143,7 @@ void Parameters<Scalar>::start(std::uint64_t seed) {
             std::fill_n(at, p.count(), Scalar(p.start == Start::ones ? 1 : 0));
             continue;
         }
-        const std::uint64_t key = key_of(seed, p.name);
+        const std::size_t key = key_of(seed, p.name);
         for (Index i = 0; i < p.count(); ++i) {
             at[i] = static_cast<Scalar>(p.deviation * normal(key, static_cast<std::uint64_t>(i)));
         }
