@@ -32,8 +32,8 @@ sim::Result<StepReport> Optimizer<Scalar>::step(Kernels<Scalar>& kernels,
                           "the norm of the gradients is not finite",
                           "lower the learning rate, or lengthen its warm-up"};
     }
-    if (o.clip > 0.0 && report.gradient_norm > o.clip)
-        report.factor = o.clip / report.gradient_norm;
+    // the small term as in PyTorch and Megatron Core
+    if (o.clip > 0.0) report.factor = std::min(1.0, o.clip / (report.gradient_norm + 1e-6));
     ++steps_;
     const auto factor = static_cast<Scalar>(report.factor);
     for (const Parameter& p : parameters.table().parameters) {
