@@ -127,6 +127,29 @@ TEST_F(KernelGradients, OfActivationsAgreeWithDifferences) {
     }
 }
 
+TEST_F(KernelGradients, OfActivationsInSinglePrecisionStayCloseToDouble) {
+    CpuKernels<float> single(1);
+    const auto x = random_values(4096, 5, 4.0);
+    const std::vector<float> x32(x.begin(), x.end());
+    const Values ones(4096, 1.0);
+    const std::vector<float> ones32(4096, 1.0F);
+    for (const sim::Activation kind : {sim::Activation::gelu, sim::Activation::silu}) {
+        const ActivationShape shape{kind, false, 1, 4096};
+        Values y(4096);
+        Values dx(4096);
+        std::vector<float> y32(4096);
+        std::vector<float> dx32(4096);
+        kernels.activation_forward(shape, x.data(), y.data());
+        kernels.activation_backward(shape, x.data(), ones.data(), dx.data());
+        single.activation_forward(shape, x32.data(), y32.data());
+        single.activation_backward(shape, x32.data(), ones32.data(), dx32.data());
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            ASSERT_NEAR(static_cast<double>(y32[i]), y[i], 2e-6 * std::max(1.0, std::abs(y[i])));
+            ASSERT_NEAR(static_cast<double>(dx32[i]), dx[i], 2e-6);
+        }
+    }
+}
+
 TEST_F(KernelGradients, OfRotationAgreeWithDifferencesAndTurnBack) {
     const RotaryShape shape{10, 5, 3, 8, 6, 30, 10000.0};
     auto x = random_values(300, 7);
