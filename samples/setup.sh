@@ -2,7 +2,7 @@
 # Sourced by samples/quickstart.sh, tests/run.sh and .ci/run: what a build needs, in one place.
 
 # What the libraries and the program need, and what the tests need besides.
-build_packages="cmake ninja-build g++ libfmt-dev nlohmann-json3-dev libcli11-dev libpugixml-dev libyaml-cpp-dev"
+build_packages="cmake ninja-build g++ libfmt-dev nlohmann-json3-dev libcli11-dev libpugixml-dev libyaml-cpp-dev libeigen3-dev"
 test_packages="libgtest-dev libbenchmark-dev python3 python3-jsonschema"
 
 say() {

@@ -2,10 +2,10 @@
 
 Usage: python3 pytorch_reference.py > pytorch_reference.txt (made with torch 2.15.0 on a CPU)
 
-Lines: model, what, number. `block` and `block_gradient`: the first block's output and the gradient of
-its input, as sums weighted with waves. `gradient`: norm of a parameter's gradient in the first step.
-`loss` and `norm`: of ten steps of AdamW with clipping; its epsilon is large, for keys have biases whose
-gradient is nothing but rounding. `value`: norm of a parameter after them.
+Lines: model, what, number. `block` and `block_gradient`: the first block's output and the gradient
+of its input, as sums weighted with waves. `gradient`: norm of a parameter's gradient in the first
+step. `loss` and `norm`: of ten steps of AdamW with clipping; its epsilon is large, for keys have
+biases whose gradient is nothing but rounding. `value`: norm of a parameter after them.
 """
 
 import torch
