@@ -1,0 +1,22 @@
+#include "executor/kernels/arena.hpp"
+
+#include <algorithm>
+
+namespace shardplan::exec {
+
+Buffer<std::byte> Arena::take(Index bytes) {
+    in_use_ += bytes;
+    high_water_ = std::max(high_water_, in_use_);
+    std::vector<Buffer<std::byte>>& kept = free_[bytes];
+    if (kept.empty()) return Buffer<std::byte>(bytes);
+    Buffer<std::byte> buffer = std::move(kept.back());
+    kept.pop_back();
+    return buffer;
+}
+
+void Arena::give(Buffer<std::byte> buffer) {
+    in_use_ -= buffer.size();
+    free_[buffer.size()].push_back(std::move(buffer));
+}
+
+} // namespace shardplan::exec

@@ -1,0 +1,171 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "executor/kernels/cpu_kernels.hpp"
+#include "executor/kernels/eigen.hpp"
+
+namespace shardplan::exec {
+
+namespace {
+
+/// The best `top_k` of a row, best first, the lower number at equality.
+template <class Scalar>
+void choose(const Scalar* p, const RouterShape& s, std::int32_t* expert) {
+    for (Index slot = 0; slot < s.top_k; ++slot) {
+        std::int32_t best = -1;
+        for (std::int32_t e = 0; e < s.experts; ++e) {
+            const bool taken = std::find(expert, expert + slot, e) != expert + slot;
+            if (!taken && (best < 0 || p[e] > p[best])) best = e;
+        }
+        expert[slot] = best;
+    }
+}
+
+/// Sorts by expert, then by token, by counting.
+void place_rows(const RouterShape& s, const Routing& routing) {
+    const Index choices = s.rows * s.top_k;
+    std::fill_n(routing.offsets, s.experts + 1, Index{0});
+    for (Index i = 0; i < choices; ++i) {
+        ++routing.offsets[routing.expert[i] + 1];
+    }
+    for (Index e = 0; e < s.experts; ++e) {
+        routing.offsets[e + 1] += routing.offsets[e];
+    }
+    std::vector<Index> next(routing.offsets, routing.offsets + s.experts);
+    for (Index i = 0; i < choices; ++i) {
+        routing.place[i] =
+            static_cast<std::int32_t>(next[static_cast<std::size_t>(routing.expert[i])]++);
+    }
+}
+
+/// d(load-balance loss) / d(mean probability of expert e), for a factor of one.
+double balance_slope(const RouterShape& s, const Routing& routing, Index e) {
+    const auto assigned = static_cast<double>(routing.offsets[e + 1] - routing.offsets[e]);
+    return s.balance * static_cast<double>(s.experts) * assigned /
+           static_cast<double>(s.rows * s.top_k);
+}
+
+} // namespace
+
+template <class Scalar>
+double CpuKernels<Scalar>::route(const RouterShape& s, const Scalar* logits, Scalar* probabilities,
+                                 Scalar* weights, const Routing& routing) {
+    pool_->ranges(s.rows, 1, 32 * s.rows * s.experts, [&](Index begin, Index end) {
+        for (Index r = begin; r < end; ++r) {
+            const auto in = array(logits + r * s.experts, s.experts);
+            auto p = array(probabilities + r * s.experts, s.experts);
+            p = (in - in.maxCoeff()).exp();
+            p /= p.sum();
+            std::int32_t* expert = routing.expert + r * s.top_k;
+            choose(p.data(), s, expert);
+            Scalar sum = 0;
+            for (Index slot = 0; slot < s.top_k; ++slot) {
+                sum += p[expert[slot]];
+            }
+            for (Index slot = 0; slot < s.top_k; ++slot) {
+                weights[r * s.top_k + slot] = p[expert[slot]] / sum;
+            }
+        }
+    });
+    place_rows(s, routing);
+    double loss = 0.0;
+    for (Index e = 0; e < s.experts; ++e) {
+        double mean = 0.0;
+        for (Index r = 0; r < s.rows; ++r) {
+            mean += static_cast<double>(probabilities[r * s.experts + e]);
+        }
+        loss += balance_slope(s, routing, e) * mean / static_cast<double>(s.rows);
+    }
+    return loss;
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::route_backward(const RouterShape& s, const Scalar* probabilities,
+                                        const Scalar* weights, const Routing& routing,
+                                        const Scalar* dweights, double factor, Scalar* dlogits) {
+    std::vector<Scalar> slope(static_cast<std::size_t>(s.experts));
+    for (Index e = 0; e < s.experts; ++e) {
+        slope[static_cast<std::size_t>(e)] = static_cast<Scalar>(
+            factor * balance_slope(s, routing, e) / static_cast<double>(s.rows));
+    }
+    pool_->ranges(s.rows, 1, 16 * s.rows * s.experts, [&](Index begin, Index end) {
+        for (Index r = begin; r < end; ++r) {
+            const auto p = array(probabilities + r * s.experts, s.experts);
+            const auto w = array(weights + r * s.top_k, s.top_k);
+            const auto dw = array(dweights + r * s.top_k, s.top_k);
+            auto d = array(dlogits + r * s.experts, s.experts);
+            // softmax over all experts for the balance, over the chosen for the weights
+            const auto dp = array(slope.data(), s.experts);
+            d = p * (dp - (p * dp).sum());
+            const Scalar along = (w * dw).sum();
+            for (Index slot = 0; slot < s.top_k; ++slot) {
+                d[routing.expert[r * s.top_k + slot]] += w[slot] * (dw[slot] - along);
+            }
+        }
+    });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::dispatch(const RouterShape& s, Index width, const Routing& routing,
+                                  const Scalar* x, Scalar* sorted) {
+    pool_->ranges(s.rows, 1, s.rows * s.top_k * width, [&](Index begin, Index end) {
+        for (Index i = begin * s.top_k; i < end * s.top_k; ++i) {
+            array(sorted + routing.place[i] * width, width) = array(x + i / s.top_k * width, width);
+        }
+    });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::dispatch_backward(const RouterShape& s, Index width,
+                                           const Routing& routing, const Scalar* dsorted,
+                                           Scalar* dx) {
+    pool_->ranges(s.rows, 1, s.rows * s.top_k * width, [&](Index begin, Index end) {
+        for (Index i = begin * s.top_k; i < end * s.top_k; ++i) {
+            array(dx + i / s.top_k * width, width) +=
+                array(dsorted + routing.place[i] * width, width);
+        }
+    });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::combine(const RouterShape& s, Index width, const Routing& routing,
+                                 const Scalar* weights, const Scalar* sorted, Scalar* y) {
+    pool_->ranges(s.rows, 1, 2 * s.rows * s.top_k * width, [&](Index begin, Index end) {
+        for (Index i = begin * s.top_k; i < end * s.top_k; ++i) {
+            array(y + i / s.top_k * width, width) +=
+                weights[i] * array(sorted + routing.place[i] * width, width);
+        }
+    });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::combine_backward(const RouterShape& s, Index width, const Routing& routing,
+                                          const Scalar* weights, const Scalar* sorted,
+                                          const Scalar* dy, Scalar* dweights, Scalar* dsorted) {
+    pool_->ranges(s.rows, 1, 4 * s.rows * s.top_k * width, [&](Index begin, Index end) {
+        for (Index i = begin * s.top_k; i < end * s.top_k; ++i) {
+            const auto g = array(dy + i / s.top_k * width, width);
+            dweights[i] = (g * array(sorted + routing.place[i] * width, width)).sum();
+            array(dsorted + routing.place[i] * width, width) = weights[i] * g;
+        }
+    });
+}
+
+#define SHARDPLAN_INSTANTIATE(S)                                                                \
+    template double CpuKernels<S>::route(const RouterShape&, const S*, S*, S*, const Routing&); \
+    template void CpuKernels<S>::route_backward(const RouterShape&, const S*, const S*,         \
+                                                const Routing&, const S*, double, S*);          \
+    template void CpuKernels<S>::dispatch(const RouterShape&, Index, const Routing&, const S*,  \
+                                          S*);                                                  \
+    template void CpuKernels<S>::dispatch_backward(const RouterShape&, Index, const Routing&,   \
+                                                   const S*, S*);                               \
+    template void CpuKernels<S>::combine(const RouterShape&, Index, const Routing&, const S*,   \
+                                         const S*, S*);                                         \
+    template void CpuKernels<S>::combine_backward(const RouterShape&, Index, const Routing&,    \
+                                                  const S*, const S*, const S*, S*, S*);
+SHARDPLAN_INSTANTIATE(float)
+SHARDPLAN_INSTANTIATE(double)
+#undef SHARDPLAN_INSTANTIATE
+
+} // namespace shardplan::exec

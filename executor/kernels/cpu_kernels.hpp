@@ -1,0 +1,74 @@
+#pragma once
+
+#include <memory>
+
+#include "executor/kernels/buffer.hpp"
+#include "executor/kernels/kernels.hpp"
+#include "executor/kernels/thread_pool.hpp"
+
+namespace shardplan::exec {
+
+/// Kernels on the processor: products by Eigen, everything split over a pool of threads. For a
+/// fixed number of threads the same input gives the same bits. Its members are instantiated for
+/// float and double in the .cpp files beside this one.
+template <class Scalar>
+class CpuKernels : public Kernels<Scalar> {
+public:
+    explicit CpuKernels(int threads) : pool_(std::make_unique<ThreadPool>(threads)) {}
+
+    void product(ProductForm form, ProductShape shape, const Scalar* a, const Scalar* b, Scalar* c,
+                 bool accumulate) override;
+    void grouped_product(ProductForm form, std::span<const Index> offsets, ProductShape shape,
+                         const Scalar* a, const Scalar* b, Scalar* c, bool accumulate) override;
+    void add_rows(Index rows, Index width, const Scalar* x, const Scalar* bias, Scalar* y) override;
+    void sum_rows(Index rows, Index width, const Scalar* dy, Scalar* bias_gradient) override;
+    void add(Index count, const Scalar* x, Scalar* y) override;
+    void scale(Index count, Scalar factor, Scalar* x) override;
+    void norm_forward(const NormShape& shape, const Scalar* x, const Scalar* scale,
+                      const Scalar* shift, Scalar* y, Scalar* stats) override;
+    void norm_backward(const NormShape& shape, const Scalar* dy, const Scalar* x,
+                       const Scalar* scale, const Scalar* stats, Scalar* dx, Scalar* dscale,
+                       Scalar* dshift) override;
+    void rotate(const RotaryShape& shape, bool inverse, Scalar* x) override;
+
+    void activation_forward(const ActivationShape& shape, const Scalar* x, Scalar* y) override;
+    void activation_backward(const ActivationShape& shape, const Scalar* x, const Scalar* dy,
+                             Scalar* dx) override;
+    void embed(std::span<const Token> tokens, Index width, Index length, const Scalar* table,
+               const Scalar* positions, Scalar* y) override;
+    void embed_backward(std::span<const Token> tokens, Index width, Index length, const Scalar* dy,
+                        Scalar* dtable, Scalar* dpositions) override;
+    void attention_forward(const AttentionShape& shape, const Scalar* q, const Scalar* k,
+                           const Scalar* v, Scalar* out, Scalar* lse) override;
+    void attention_backward(const AttentionShape& shape, const Scalar* q, const Scalar* k,
+                            const Scalar* v, const Scalar* out, const Scalar* lse,
+                            const Scalar* dout, Scalar* dq, Scalar* dk, Scalar* dv) override;
+    double cross_entropy(const LossShape& shape, const Scalar* x, const Scalar* head,
+                         std::span<const Token> targets, double factor, Scalar* dx,
+                         Scalar* dhead) override;
+    double route(const RouterShape& shape, const Scalar* logits, Scalar* probabilities,
+                 Scalar* weights, const Routing& routing) override;
+    void route_backward(const RouterShape& shape, const Scalar* probabilities,
+                        const Scalar* weights, const Routing& routing, const Scalar* dweights,
+                        double factor, Scalar* dlogits) override;
+    void dispatch(const RouterShape& shape, Index width, const Routing& routing, const Scalar* x,
+                  Scalar* sorted) override;
+    void dispatch_backward(const RouterShape& shape, Index width, const Routing& routing,
+                           const Scalar* dsorted, Scalar* dx) override;
+    void combine(const RouterShape& shape, Index width, const Routing& routing,
+                 const Scalar* weights, const Scalar* sorted, Scalar* y) override;
+    void combine_backward(const RouterShape& shape, Index width, const Routing& routing,
+                          const Scalar* weights, const Scalar* sorted, const Scalar* dy,
+                          Scalar* dweights, Scalar* dsorted) override;
+    double square_sum(Index count, const Scalar* x) override;
+    void adamw(const AdamWStep& step, Index count, Scalar factor, const Scalar* gradient,
+               Scalar* parameter, Scalar* first, Scalar* second) override;
+    void sgd(double rate, double momentum, double decay, Index count, Scalar factor,
+             const Scalar* gradient, Scalar* parameter, Scalar* velocity) override;
+
+private:
+    std::unique_ptr<ThreadPool> pool_;
+    Buffer<Scalar> logits_; ///< of one chunk; kept, for fresh pages are slow
+};
+
+} // namespace shardplan::exec

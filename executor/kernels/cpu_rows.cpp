@@ -1,0 +1,192 @@
+#include <algorithm>
+#include <cmath>
+
+#include "executor/kernels/cpu_kernels.hpp"
+#include "executor/kernels/eigen.hpp"
+
+/// Operators over the rows of one matrix: sums, norms, rotation, table lookup.
+namespace shardplan::exec {
+
+namespace {
+
+/// Columns that one thread sums: whole cache lines.
+constexpr Index column_step = 64;
+
+} // namespace
+
+template <class Scalar>
+void CpuKernels<Scalar>::add_rows(Index rows, Index width, const Scalar* x, const Scalar* bias,
+                                  Scalar* y) {
+    pool_->ranges(rows, 1, rows * width, [&](Index begin, Index end) {
+        for (Index r = begin; r < end; ++r) {
+            auto out = array(y + r * width, width);
+            if (x != nullptr && bias != nullptr) {
+                out = array(x + r * width, width) + array(bias, width);
+            } else if (x != nullptr) {
+                out = array(x + r * width, width);
+            } else if (bias != nullptr) {
+                out = array(bias, width);
+            } else {
+                out.setZero();
+            }
+        }
+    });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::sum_rows(Index rows, Index width, const Scalar* dy,
+                                  Scalar* bias_gradient) {
+    pool_->ranges(width, column_step, rows * width, [&](Index begin, Index end) {
+        auto sum = array(bias_gradient + begin, end - begin);
+        for (Index r = 0; r < rows; ++r) {
+            sum += array(dy + r * width + begin, end - begin);
+        }
+    });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::add(Index count, const Scalar* x, Scalar* y) {
+    pool_->ranges(count, column_step, count, [&](Index begin, Index end) {
+        array(y + begin, end - begin) += array(x + begin, end - begin);
+    });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::scale(Index count, Scalar factor, Scalar* x) {
+    pool_->ranges(count, column_step, count,
+                  [&](Index begin, Index end) { array(x + begin, end - begin) *= factor; });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::norm_forward(const NormShape& s, const Scalar* x, const Scalar* scale,
+                                      const Scalar* shift, Scalar* y, Scalar* stats) {
+    const auto width = static_cast<Scalar>(s.width);
+    pool_->ranges(s.rows, 1, 4 * s.rows * s.width, [&](Index begin, Index end) {
+        for (Index r = begin; r < end; ++r) {
+            const auto in = array(x + r * s.width, s.width);
+            auto out = array(y + r * s.width, s.width);
+            const Scalar mean = s.kind == sim::NormKind::layernorm ? in.sum() / width : Scalar(0);
+            const Scalar square = (in - mean).square().sum() / width;
+            const Scalar inverse = Scalar(1) / std::sqrt(square + static_cast<Scalar>(s.epsilon));
+            stats[2 * r] = mean;
+            stats[2 * r + 1] = inverse;
+            out = (in - mean) * inverse;
+            if (scale != nullptr) out *= array(scale, s.width);
+            if (shift != nullptr) out += array(shift, s.width);
+        }
+    });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::norm_backward(const NormShape& s, const Scalar* dy, const Scalar* x,
+                                       const Scalar* scale, const Scalar* stats, Scalar* dx,
+                                       Scalar* dscale, Scalar* dshift) {
+    const auto width = static_cast<Scalar>(s.width);
+    pool_->ranges(s.rows, 1, 8 * s.rows * s.width, [&](Index begin, Index end) {
+        Eigen::Array<Scalar, Eigen::Dynamic, 1> normed(s.width);
+        Eigen::Array<Scalar, Eigen::Dynamic, 1> g(s.width);
+        for (Index r = begin; r < end; ++r) {
+            const Scalar inverse = stats[2 * r + 1];
+            normed = (array(x + r * s.width, s.width) - stats[2 * r]) * inverse;
+            g = array(dy + r * s.width, s.width);
+            if (scale != nullptr) g *= array(scale, s.width);
+            const Scalar along = (g * normed).sum() / width;
+            const Scalar mean = s.kind == sim::NormKind::layernorm ? g.sum() / width : Scalar(0);
+            array(dx + r * s.width, s.width) += (g - mean - normed * along) * inverse;
+        }
+    });
+    if (dscale == nullptr && dshift == nullptr) return;
+    pool_->ranges(s.width, column_step, 4 * s.rows * s.width, [&](Index begin, Index end) {
+        const Index columns = end - begin;
+        for (Index r = 0; r < s.rows; ++r) {
+            const auto g = array(dy + r * s.width + begin, columns);
+            if (dscale != nullptr) {
+                array(dscale + begin, columns) +=
+                    g *
+                    ((array(x + r * s.width + begin, columns) - stats[2 * r]) * stats[2 * r + 1]);
+            }
+            if (dshift != nullptr) array(dshift + begin, columns) += g;
+        }
+    });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::rotate(const RotaryShape& s, bool inverse, Scalar* x) {
+    const Index half = s.rotated / 2;
+    const double sign = inverse ? -1.0 : 1.0;
+    // by position, so that each angle is computed once for all sequences and heads
+    pool_->ranges(s.length, 1, 4 * s.rows * s.heads * s.rotated, [&](Index begin, Index end) {
+        Eigen::Array<Scalar, Eigen::Dynamic, 1> cosine(half);
+        Eigen::Array<Scalar, Eigen::Dynamic, 1> sine(half);
+        Eigen::Array<Scalar, Eigen::Dynamic, 1> first(half);
+        for (Index position = begin; position < end; ++position) {
+            for (Index i = 0; i < half; ++i) {
+                const double exponent =
+                    -2.0 * static_cast<double>(i) / static_cast<double>(s.rotated);
+                const double angle = static_cast<double>(position) * std::pow(s.base, exponent);
+                cosine[i] = static_cast<Scalar>(std::cos(angle));
+                sine[i] = static_cast<Scalar>(sign * std::sin(angle));
+            }
+            for (Index row = position; row < s.rows; row += s.length) {
+                for (Index head = 0; head < s.heads; ++head) {
+                    Scalar* at = x + row * s.stride + head * s.head_dim;
+                    auto low = array(at, half);
+                    auto high = array(at + half, half);
+                    first = low;
+                    low = first * cosine - high * sine;
+                    high = high * cosine + first * sine;
+                }
+            }
+        }
+    });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::embed(std::span<const Token> tokens, Index width, Index length,
+                               const Scalar* table, const Scalar* positions, Scalar* y) {
+    const auto rows = static_cast<Index>(tokens.size());
+    pool_->ranges(rows, 1, rows * width, [&](Index begin, Index end) {
+        for (Index r = begin; r < end; ++r) {
+            auto out = array(y + r * width, width);
+            out = array(table + tokens[static_cast<std::size_t>(r)] * width, width);
+            if (positions != nullptr) out += array(positions + r % length * width, width);
+        }
+    });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::embed_backward(std::span<const Token> tokens, Index width, Index length,
+                                        const Scalar* dy, Scalar* dtable, Scalar* dpositions) {
+    const auto rows = static_cast<Index>(tokens.size());
+    // by columns: a token that occurs twice is added in the order of the rows
+    pool_->ranges(width, column_step, 2 * rows * width, [&](Index begin, Index end) {
+        const Index columns = end - begin;
+        for (Index r = 0; r < rows; ++r) {
+            const auto g = array(dy + r * width + begin, columns);
+            array(dtable + tokens[static_cast<std::size_t>(r)] * width + begin, columns) += g;
+            if (dpositions != nullptr) {
+                array(dpositions + r % length * width + begin, columns) += g;
+            }
+        }
+    });
+}
+
+#define SHARDPLAN_INSTANTIATE(S)                                                                  \
+    template void CpuKernels<S>::add_rows(Index, Index, const S*, const S*, S*);                  \
+    template void CpuKernels<S>::sum_rows(Index, Index, const S*, S*);                            \
+    template void CpuKernels<S>::add(Index, const S*, S*);                                        \
+    template void CpuKernels<S>::scale(Index, S, S*);                                             \
+    template void CpuKernels<S>::norm_forward(const NormShape&, const S*, const S*, const S*, S*, \
+                                              S*);                                                \
+    template void CpuKernels<S>::norm_backward(const NormShape&, const S*, const S*, const S*,    \
+                                               const S*, S*, S*, S*);                             \
+    template void CpuKernels<S>::rotate(const RotaryShape&, bool, S*);                            \
+    template void CpuKernels<S>::embed(std::span<const Token>, Index, Index, const S*, const S*,  \
+                                       S*);                                                       \
+    template void CpuKernels<S>::embed_backward(std::span<const Token>, Index, Index, const S*,   \
+                                                S*, S*);
+SHARDPLAN_INSTANTIATE(float)
+SHARDPLAN_INSTANTIATE(double)
+#undef SHARDPLAN_INSTANTIATE
+
+} // namespace shardplan::exec

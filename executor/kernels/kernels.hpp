@@ -1,0 +1,195 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "simulator/spec/model.hpp"
+
+/// The operators of a training step, behind which a back end hides. All matrices are row-major and
+/// without gaps unless a stride is named. Gradients of parameters are added to what is there.
+namespace shardplan::exec {
+
+using Index = std::int64_t;
+using Token = std::int32_t;
+
+/// Which operand of a product is transposed. Sizes: C is m x n, the inner length is k.
+enum class ProductForm : std::uint8_t {
+    nn, ///< A m x k, B k x n: gradient of a linear map's input
+    nt, ///< A m x k, B n x k: a linear map with weights out x in
+    tn, ///< A k x m, B k x n: gradient of the weights
+};
+
+struct ProductShape {
+    Index m = 0, n = 0, k = 0;
+
+    friend bool operator==(const ProductShape&, const ProductShape&) = default;
+};
+
+struct NormShape {
+    sim::NormKind kind = sim::NormKind::rmsnorm;
+    Index rows = 0;
+    Index width = 0;
+    double epsilon = 1e-5;
+};
+
+/// Causal self attention of `sequences` sequences. Rows of queries, keys and values (one per token)
+/// lie `stride` elements apart, rows of the output heads * head_dim.
+struct AttentionShape {
+    Index sequences = 0;
+    Index length = 0; ///< tokens of one sequence
+    Index heads = 0;
+    Index kv_heads = 0; ///< divides heads; each serves heads / kv_heads consecutive query heads
+    Index head_dim = 0;
+    Index stride = 0;
+};
+
+/// Rotation of the first `rotated` elements of each head, element i with element i + rotated / 2.
+struct RotaryShape {
+    Index rows = 0;
+    Index length = 0; ///< a row's position is its index modulo this
+    Index heads = 0;
+    Index head_dim = 0;
+    Index rotated = 0;
+    Index stride = 0; ///< elements from row to row
+    double base = 10000.0;
+};
+
+/// Values of `rows` x `width`; gated: the input has rows of 2 * width, gate first.
+struct ActivationShape {
+    sim::Activation kind = sim::Activation::gelu;
+    bool gated = false;
+    Index rows = 0;
+    Index width = 0;
+};
+
+struct LossShape {
+    Index rows = 0; ///< tokens
+    Index hidden = 0;
+    Index vocab = 0;
+    Index chunk = 256; ///< tokens whose logits exist at the same time
+};
+
+struct RouterShape {
+    Index rows = 0; ///< tokens
+    Index experts = 0;
+    Index top_k = 1;
+    /// Factor of the load-balance loss: experts * sum over experts of (share of the assignments) *
+    /// (mean probability). Source: Switch Transformer (Fedus et al. 2021, arXiv 2101.03961), with
+    /// the assignments divided by rows * top_k as in Megatron Core's moe_utils.py.
+    double balance = 0.0;
+};
+
+/// Where each (token, choice) went: rows sorted by expert, within one by token. No row is dropped.
+struct Routing {
+    std::int32_t* expert = nullptr; ///< rows x top_k, best first
+    std::int32_t* place = nullptr;  ///< rows x top_k: row in expert order
+    Index* offsets = nullptr;       ///< experts + 1: an expert's rows in expert order
+};
+
+struct AdamWStep {
+    double rate = 0.0;
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double epsilon = 1e-8;
+    double decay = 0.0;
+    Index step = 1; ///< counted from 1
+};
+
+/// Scalar: float where models are trained, double where derivatives are tested.
+template <class Scalar>
+class Kernels {
+public:
+    virtual ~Kernels() = default;
+
+    /// C = product, or C += product.
+    virtual void product(ProductForm form, ProductShape shape, const Scalar* a, const Scalar* b,
+                         Scalar* c, bool accumulate) = 0;
+    /// One product per expert e over the rows [offsets[e], offsets[e + 1]), which are the m of nn
+    /// and nt and the k of tn; `shape` holds the other two sizes. The matrices that have no such
+    /// rows (weights, their gradients) lie one after another.
+    virtual void grouped_product(ProductForm form, std::span<const Index> offsets,
+                                 ProductShape shape, const Scalar* a, const Scalar* b, Scalar* c,
+                                 bool accumulate) = 0;
+
+    /// y = x + bias in every row; x or bias may be null, which stands for zeros.
+    virtual void add_rows(Index rows, Index width, const Scalar* x, const Scalar* bias,
+                          Scalar* y) = 0;
+    /// bias_gradient += sum over the rows of dy.
+    virtual void sum_rows(Index rows, Index width, const Scalar* dy, Scalar* bias_gradient) = 0;
+    /// y += x.
+    virtual void add(Index count, const Scalar* x, Scalar* y) = 0;
+    /// x *= factor.
+    virtual void scale(Index count, Scalar factor, Scalar* x) = 0;
+
+    /// `scale` and `shift` may be null. `stats`: mean and reciprocal deviation of each row.
+    virtual void norm_forward(const NormShape& shape, const Scalar* x, const Scalar* scale,
+                              const Scalar* shift, Scalar* y, Scalar* stats) = 0;
+    /// dx += gradient of the input, to which the residual path has contributed already.
+    virtual void norm_backward(const NormShape& shape, const Scalar* dy, const Scalar* x,
+                               const Scalar* scale, const Scalar* stats, Scalar* dx, Scalar* dscale,
+                               Scalar* dshift) = 0;
+
+    /// Rotates in place; `inverse` turns back, which is the gradient.
+    /// Source: RoFormer (Su et al. 2021, arXiv 2104.09864), pairs as in GPT-NeoX and Llama.
+    virtual void rotate(const RotaryShape& shape, bool inverse, Scalar* x) = 0;
+
+    virtual void activation_forward(const ActivationShape& shape, const Scalar* x, Scalar* y) = 0;
+    virtual void activation_backward(const ActivationShape& shape, const Scalar* x,
+                                     const Scalar* dy, Scalar* dx) = 0;
+
+    /// y = table[token], + positions[row % length] unless null.
+    virtual void embed(std::span<const Token> tokens, Index width, Index length,
+                       const Scalar* table, const Scalar* positions, Scalar* y) = 0;
+    virtual void embed_backward(std::span<const Token> tokens, Index width, Index length,
+                                const Scalar* dy, Scalar* dtable, Scalar* dpositions) = 0;
+
+    /// Scores exist for one block of queries and keys at a time. `lse`: logarithm of the sum of
+    /// exponentials, sequences x heads x length.
+    /// Source: FlashAttention-2 (Dao 2023, arXiv 2307.08691).
+    virtual void attention_forward(const AttentionShape& shape, const Scalar* q, const Scalar* k,
+                                   const Scalar* v, Scalar* out, Scalar* lse) = 0;
+    /// dq, dk and dv are overwritten.
+    virtual void attention_backward(const AttentionShape& shape, const Scalar* q, const Scalar* k,
+                                    const Scalar* v, const Scalar* out, const Scalar* lse,
+                                    const Scalar* dout, Scalar* dq, Scalar* dk, Scalar* dv) = 0;
+
+    /// Sum over the rows of -log softmax(x head^T)[target]. With dx not null also the gradients of
+    /// `factor` times this sum, chunk by chunk while the logits are there; dx is overwritten.
+    virtual double cross_entropy(const LossShape& shape, const Scalar* x, const Scalar* head,
+                                 std::span<const Token> targets, double factor, Scalar* dx,
+                                 Scalar* dhead) = 0;
+
+    /// Probabilities (rows x experts) from logits, the best top_k experts of each token (the lower
+    /// number at equality), and their weights: probabilities divided by their sum over the chosen,
+    /// as in Mixtral. Returns the load-balance loss.
+    virtual double route(const RouterShape& shape, const Scalar* logits, Scalar* probabilities,
+                         Scalar* weights, const Routing& routing) = 0;
+    /// Gradient of the logits from that of the weights, and of `factor` x the load-balance loss.
+    virtual void route_backward(const RouterShape& shape, const Scalar* probabilities,
+                                const Scalar* weights, const Routing& routing,
+                                const Scalar* dweights, double factor, Scalar* dlogits) = 0;
+    /// Rows in expert order.
+    virtual void dispatch(const RouterShape& shape, Index width, const Routing& routing,
+                          const Scalar* x, Scalar* sorted) = 0;
+    /// dx += sum over a token's choices.
+    virtual void dispatch_backward(const RouterShape& shape, Index width, const Routing& routing,
+                                   const Scalar* dsorted, Scalar* dx) = 0;
+    /// y += weighted sum over a token's choices.
+    virtual void combine(const RouterShape& shape, Index width, const Routing& routing,
+                         const Scalar* weights, const Scalar* sorted, Scalar* y) = 0;
+    virtual void combine_backward(const RouterShape& shape, Index width, const Routing& routing,
+                                  const Scalar* weights, const Scalar* sorted, const Scalar* dy,
+                                  Scalar* dweights, Scalar* dsorted) = 0;
+
+    /// Sum of squares, in double.
+    virtual double square_sum(Index count, const Scalar* x) = 0;
+    /// Source: Loshchilov and Hutter 2017 (arXiv 1711.05101), algorithm 2, with the decay scaled by
+    /// the rate as in PyTorch. `factor` multiplies the gradient first (clipping).
+    virtual void adamw(const AdamWStep& step, Index count, Scalar factor, const Scalar* gradient,
+                       Scalar* parameter, Scalar* first, Scalar* second) = 0;
+    /// velocity = momentum * velocity + gradient + decay * parameter; parameter -= rate * velocity.
+    virtual void sgd(double rate, double momentum, double decay, Index count, Scalar factor,
+                     const Scalar* gradient, Scalar* parameter, Scalar* velocity) = 0;
+};
+
+} // namespace shardplan::exec

@@ -1,0 +1,80 @@
+#pragma once
+
+#include "executor/kernels/arena.hpp"
+#include "executor/kernels/bf16.hpp"
+
+namespace shardplan::exec {
+
+/// How values wait between operators. Operators compute in Scalar either way.
+enum class Storage : std::uint8_t {
+    scalar, ///< as they were computed
+    bf16,   ///< rounded to 16 bits; what an operator reads is what was rounded
+};
+
+/// Rounds to 16 bits, and back.
+template <class Scalar>
+void pack(const Scalar* values, Index count, Bf16* out) {
+    for (Index i = 0; i < count; ++i) {
+        out[i] = to_bf16(static_cast<float>(values[i]));
+    }
+}
+template <class Scalar>
+void unpack(const Bf16* values, Index count, Scalar* out) {
+    for (Index i = 0; i < count; ++i) {
+        out[i] = static_cast<Scalar>(to_float(values[i]));
+    }
+}
+
+/// Values to read, converted for the length of a scope where they are stored in 16 bits.
+template <class Scalar>
+class Reading {
+public:
+    explicit Reading(const Scalar* data) : data_(data) {}
+    Reading(Arena& arena, const Bf16* packed, Index count)
+        : unpacked_(arena, count), data_(unpacked_.data()) {
+        unpack(packed, count, unpacked_.data());
+    }
+    operator const Scalar*() const { return data_; } // NOLINT: stands for the pointer
+
+private:
+    Scratch<Scalar> unpacked_;
+    const Scalar* data_ = nullptr;
+};
+
+/// An activation: written once, read any number of times, released.
+template <class Scalar>
+class Tensor {
+public:
+    /// Room for `count` values; what was there is gone.
+    Scalar* write(Arena& arena, Storage storage, Index count) {
+        release();
+        arena_ = &arena;
+        storage_ = storage;
+        values_ = Scratch<Scalar>(arena, count);
+        return values_.data();
+    }
+    /// To be called when all values are written.
+    void seal() {
+        if (storage_ != Storage::bf16) return;
+        packed_ = Scratch<Bf16>(*arena_, values_.size());
+        pack(values_.data(), values_.size(), packed_.data());
+        values_.release();
+    }
+    [[nodiscard]] Reading<Scalar> read() const {
+        if (packed_.held()) return {*arena_, packed_.data(), packed_.size()};
+        return Reading<Scalar>(values_.data());
+    }
+    [[nodiscard]] bool held() const { return values_.held() || packed_.held(); }
+    void release() {
+        values_.release();
+        packed_.release();
+    }
+
+private:
+    Arena* arena_ = nullptr;
+    Storage storage_ = Storage::scalar;
+    Scratch<Scalar> values_;
+    Scratch<Bf16> packed_;
+};
+
+} // namespace shardplan::exec

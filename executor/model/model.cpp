@@ -1,0 +1,225 @@
+#include "executor/model/model.hpp"
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "executor/model/check.hpp"
+
+namespace shardplan::exec {
+
+namespace {
+
+using sim::Error;
+using sim::ErrorCode;
+
+Recompute recompute_of(const ModelOptions& options, std::size_t block) {
+    if (options.recompute.empty()) return Recompute::none;
+    return options.recompute[options.recompute.size() == 1 ? 0 : block];
+}
+
+sim::Status check_options(const sim::ModelSpec& spec, const ModelOptions& o) {
+    if (o.sequence < 1 || o.micro_batch < 1 || o.loss_chunk < 1) {
+        return Error{ErrorCode::bad_input, "options",
+                     "sequence, micro_batch and loss_chunk must be at least 1", "raise them to 1"};
+    }
+    const sim::Embedding& e = spec.embedding;
+    if (e.positions == sim::Positions::learned && o.sequence > e.position_rows) {
+        return Error{ErrorCode::bad_input, "options/sequence",
+                     "the sequence is longer than the table of positions",
+                     "use at most " + std::to_string(e.position_rows) + " tokens"};
+    }
+    const Index blocks = sim::block_count(*sim::trunk_of(spec));
+    const std::size_t plans = o.recompute.size();
+    if (plans > 1 && static_cast<Index>(plans) != blocks) {
+        return Error{ErrorCode::bad_input, "options/recompute",
+                     std::to_string(plans) + " entries for " + std::to_string(blocks) + " blocks",
+                     "give one for all blocks, or one for each"};
+    }
+    return sim::Done{};
+}
+
+/// Rotation belongs to models whose positions are given by it.
+sim::BlockKind with_positions(sim::BlockKind kind, sim::Positions positions) {
+    if (positions != sim::Positions::rope) kind.attention.rope_dim = 0;
+    return kind;
+}
+
+} // namespace
+
+template <class Scalar>
+sim::Result<std::unique_ptr<Model<Scalar>>> Model<Scalar>::make(
+    const sim::ModelSpec& spec, const ModelOptions& options,
+    std::shared_ptr<Kernels<Scalar>> kernels) {
+    if (auto status = check_model(spec); !status) return std::move(status).error();
+    if (auto status = check_options(spec, options); !status) return std::move(status).error();
+    if (options.storage == Storage::bf16 && !std::is_same_v<Scalar, float>) {
+        return Error{ErrorCode::unsupported, "options/storage",
+                     "16-bit storage goes with computing in 32 bits", "use scalar storage"};
+    }
+    return std::unique_ptr<Model>(new Model(spec, options, std::move(kernels)));
+}
+
+template <class Scalar>
+Model<Scalar>::Model(const sim::ModelSpec& spec, ModelOptions options,
+                     std::shared_ptr<Kernels<Scalar>> kernels)
+    : spec_(spec),
+      options_(std::move(options)),
+      kernels_(std::move(kernels)),
+      parameters_(parameter_table(spec), options_.storage) {
+    const sim::Part& trunk = *sim::trunk_of(spec_);
+    const auto& table = parameters_.table();
+    for (std::size_t i = 0; i < table.blocks.size(); ++i) {
+        const auto kind =
+            static_cast<std::size_t>(sim::kind_of_block(trunk, static_cast<Index>(i)));
+        blocks_.emplace_back(Workplace<Scalar>{kernels_.get(), &arena_, &parameters_, &options_},
+                             with_positions(spec_.block_kinds[kind], spec_.embedding.positions),
+                             trunk.hidden, table.blocks[i], recompute_of(options_, i));
+    }
+}
+
+template <class Scalar>
+sim::Status Model<Scalar>::check(std::span<const Token> tokens, const char* where) const {
+    if (static_cast<Index>(tokens.size()) != options_.tokens()) {
+        return Error{ErrorCode::bad_input, where,
+                     std::to_string(tokens.size()) + " tokens where a micro-batch has " +
+                         std::to_string(options_.tokens()),
+                     "give micro_batch x sequence tokens"};
+    }
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        if (tokens[i] < 0 || tokens[i] >= spec_.embedding.vocab) {
+            return Error{ErrorCode::bad_input, std::string(where) + "/" + std::to_string(i),
+                         "token " + std::to_string(tokens[i]) + " is not in the vocabulary",
+                         "use 0 to " + std::to_string(spec_.embedding.vocab - 1)};
+        }
+    }
+    return sim::Done{};
+}
+
+template <class Scalar>
+Tensor<Scalar>& Model<Scalar>::input_after(Index block, Pass<Scalar>& pass) const {
+    const auto next = static_cast<std::size_t>(block + 1);
+    return next < pass.blocks.size() ? pass.blocks[next].input : pass.output;
+}
+
+template <class Scalar>
+void Model<Scalar>::embed(std::span<const Token> tokens, Pass<Scalar>& pass) const {
+    const Index hidden = sim::trunk_of(spec_)->hidden;
+    const auto& table = parameters_.table();
+    pass.blocks.resize(blocks_.size());
+    Tensor<Scalar>& to = input_after(-1, pass);
+    Scalar* out = to.write(arena_, options_.storage, options_.tokens() * hidden);
+    kernels_->embed(tokens, hidden, options_.sequence, parameters_.read(arena_, table.token_table),
+                    table.position_table ? parameters_.read(arena_, *table.position_table)
+                                         : Reading<Scalar>(nullptr),
+                    out);
+    to.seal();
+}
+
+template <class Scalar>
+void Model<Scalar>::forward(Index block, Pass<Scalar>& pass, bool keep) const {
+    const auto i = static_cast<std::size_t>(block);
+    blocks_[i].forward(pass.blocks[i], input_after(block, pass), keep);
+    if (!keep) pass.blocks[i].input.release();
+}
+
+template <class Scalar>
+double Model<Scalar>::head(std::span<const Token> targets, Pass<Scalar>& pass, double factor,
+                           Scalar* gradient) const {
+    const sim::Part& trunk = *sim::trunk_of(spec_);
+    const auto& table = parameters_.table();
+    const Index tokens = options_.tokens();
+    const NormShape norm{trunk.norm_kind, tokens, trunk.hidden, options_.norm_epsilon};
+    const LossShape shape{tokens, trunk.hidden, spec_.embedding.vocab, options_.loss_chunk};
+    const auto read = [&](std::optional<Index> i) {
+        return i ? parameters_.read(arena_, *i) : Reading<Scalar>(nullptr);
+    };
+    const Reading<Scalar> weights = parameters_.read(arena_, table.head);
+    Scalar* dhead = parameters_.gradient(table.head);
+    if (!trunk.final_norm) {
+        return kernels_->cross_entropy(shape, pass.output.read(), weights, targets, factor,
+                                       gradient, dhead);
+    }
+    Tensor<Scalar> normed;
+    Scratch<Scalar> stats(arena_, 2 * tokens);
+    const Reading<Scalar> x = pass.output.read();
+    const Reading<Scalar> scale = read(table.final_scale);
+    kernels_->norm_forward(norm, x, scale, read(table.final_shift),
+                           normed.write(arena_, options_.storage, tokens * trunk.hidden),
+                           stats.data());
+    normed.seal();
+    if (gradient == nullptr) {
+        return kernels_->cross_entropy(shape, normed.read(), weights, targets, factor, nullptr,
+                                       nullptr);
+    }
+    Scratch<Scalar> dnormed(arena_, tokens * trunk.hidden);
+    const double loss = kernels_->cross_entropy(shape, normed.read(), weights, targets, factor,
+                                                dnormed.data(), dhead);
+    std::fill_n(gradient, tokens * trunk.hidden, Scalar(0));
+    kernels_->norm_backward(norm, dnormed.data(), x, scale, stats.data(), gradient,
+                            table.final_scale ? parameters_.gradient(*table.final_scale) : nullptr,
+                            table.final_shift ? parameters_.gradient(*table.final_shift) : nullptr);
+    return loss;
+}
+
+template <class Scalar>
+void Model<Scalar>::backward(Index block, Pass<Scalar>& pass, Scalar* gradient,
+                             double balance_factor) const {
+    const auto i = static_cast<std::size_t>(block);
+    blocks_[i].backward(pass.blocks[i], gradient, balance_factor);
+}
+
+template <class Scalar>
+void Model<Scalar>::embed_backward(std::span<const Token> tokens, const Scalar* gradient) const {
+    const auto& table = parameters_.table();
+    kernels_->embed_backward(
+        tokens, sim::trunk_of(spec_)->hidden, options_.sequence, gradient,
+        parameters_.gradient(table.token_table),
+        table.position_table ? parameters_.gradient(*table.position_table) : nullptr);
+}
+
+template <class Scalar>
+sim::Result<Loss> Model<Scalar>::train(std::span<const Token> tokens,
+                                       std::span<const Token> targets, LossFactors factors) {
+    if (auto status = check(tokens, "tokens"); !status) return std::move(status).error();
+    if (auto status = check(targets, "targets"); !status) return std::move(status).error();
+    const auto blocks = static_cast<Index>(blocks_.size());
+    embed(tokens, pass_);
+    for (Index i = 0; i < blocks; ++i) {
+        forward(i, pass_, true);
+    }
+    Loss loss;
+    for (const BlockState<Scalar>& state : pass_.blocks) {
+        loss.balance += state.balance;
+    }
+    Scratch<Scalar> gradient(arena_, options_.tokens() * sim::trunk_of(spec_)->hidden);
+    loss.sum = head(targets, pass_, factors.token, gradient.data());
+    pass_.output.release();
+    for (Index i = blocks - 1; i >= 0; --i) {
+        backward(i, pass_, gradient.data(), factors.balance);
+    }
+    embed_backward(tokens, gradient.data());
+    return loss;
+}
+
+template <class Scalar>
+sim::Result<Loss> Model<Scalar>::evaluate(std::span<const Token> tokens,
+                                          std::span<const Token> targets) {
+    if (auto status = check(tokens, "tokens"); !status) return std::move(status).error();
+    if (auto status = check(targets, "targets"); !status) return std::move(status).error();
+    Loss loss;
+    embed(tokens, pass_);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+        forward(static_cast<Index>(i), pass_, false);
+        loss.balance += pass_.blocks[i].balance;
+    }
+    loss.sum = head(targets, pass_, 0.0, nullptr);
+    pass_.output.release();
+    return loss;
+}
+
+template class Model<float>;
+template class Model<double>;
+
+} // namespace shardplan::exec

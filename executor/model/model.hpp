@@ -1,0 +1,77 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "executor/model/block.hpp"
+#include "simulator/units/result.hpp"
+
+namespace shardplan::exec {
+
+/// Activations of one micro-batch; may be used again for the next.
+template <class Scalar>
+struct Pass {
+    std::vector<BlockState<Scalar>> blocks;
+    Tensor<Scalar> output; ///< of the last block
+};
+
+/// What a micro-batch's loss is multiplied with in the gradient.
+struct LossFactors {
+    double token = 0.0;   ///< of the sum over tokens: 1 / tokens of the whole batch for a mean
+    double balance = 0.0; ///< of the load-balance loss: 1 / micro-batches of the whole batch
+};
+
+struct Loss {
+    double sum = 0.0;     ///< of the cross entropy over the tokens, in natural units
+    double balance = 0.0; ///< load-balance losses of all blocks, before their factor
+};
+
+/// A decoder on one rank: parameters, and the passes of a training step over them.
+template <class Scalar>
+class Model {
+public:
+    /// Refuses by name what it cannot train. 16-bit storage needs Scalar = float.
+    static sim::Result<std::unique_ptr<Model>> make(const sim::ModelSpec& spec,
+                                                    const ModelOptions& options,
+                                                    std::shared_ptr<Kernels<Scalar>> kernels);
+    Model(const Model&) = delete;
+    Model& operator=(const Model&) = delete;
+
+    [[nodiscard]] Parameters<Scalar>& parameters() { return parameters_; }
+    [[nodiscard]] const ModelOptions& options() const { return options_; }
+    [[nodiscard]] Arena& arena() { return arena_; }
+    [[nodiscard]] Kernels<Scalar>& kernels() { return *kernels_; }
+
+    /// Forward, loss and backward pass of one micro-batch of micro_batch x sequence tokens; adds to
+    /// the gradients. Tokens and targets lie in [0, vocab), else Error.
+    sim::Result<Loss> train(std::span<const Token> tokens, std::span<const Token> targets,
+                            LossFactors factors);
+    /// Loss alone.
+    sim::Result<Loss> evaluate(std::span<const Token> tokens, std::span<const Token> targets);
+
+    // The parts of `train`, in order; a schedule calls them for several passes in turn.
+    void embed(std::span<const Token> tokens, Pass<Scalar>& pass) const;
+    void forward(Index block, Pass<Scalar>& pass, bool keep) const;
+    /// Loss, and unless null the gradient of the last block's output.
+    double head(std::span<const Token> targets, Pass<Scalar>& pass, double factor,
+                Scalar* gradient) const;
+    void backward(Index block, Pass<Scalar>& pass, Scalar* gradient, double balance_factor) const;
+    void embed_backward(std::span<const Token> tokens, const Scalar* gradient) const;
+
+private:
+    Model(const sim::ModelSpec& spec, ModelOptions options,
+          std::shared_ptr<Kernels<Scalar>> kernels);
+    [[nodiscard]] sim::Status check(std::span<const Token> tokens, const char* where) const;
+    [[nodiscard]] Tensor<Scalar>& input_after(Index block, Pass<Scalar>& pass) const;
+
+    sim::ModelSpec spec_;
+    ModelOptions options_;
+    std::shared_ptr<Kernels<Scalar>> kernels_;
+    mutable Arena arena_; // before everything that gives memory back to it
+    mutable Parameters<Scalar> parameters_;
+    std::vector<Block<Scalar>> blocks_;
+    Pass<Scalar> pass_;
+};
+
+} // namespace shardplan::exec

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "executor/kernels/tensor.hpp"
+#include "simulator/spec/model.hpp"
+
+namespace shardplan::exec {
+
+/// How the values of a parameter start.
+enum class Start : std::uint8_t { zeros, ones, normal };
+
+/// One matrix or vector of the model. Linear maps are stored out x in; experts one after another.
+struct Parameter {
+    std::string name; ///< "blocks.3.qkv.weight"; stable, used in checkpoints
+    Index rows = 1;
+    Index columns = 0;
+    Index offset = 0; ///< elements from the start of all parameters
+    Start start = Start::normal;
+    double deviation = 0.0; ///< of normal starts
+    bool decays = false;    ///< matrices decay, biases, norms and tables of positions do not
+
+    [[nodiscard]] Index count() const { return rows * columns; }
+};
+
+/// Numbers of the parameters of one block in the table; absent ones have none.
+struct BlockParameters {
+    std::optional<Index> attention_scale, attention_shift;
+    Index qkv = 0, attention_out = 0;
+    std::optional<Index> qkv_bias, attention_out_bias;
+    std::optional<Index> ffn_scale, ffn_shift;
+    std::optional<Index> router;
+    Index up = 0, down = 0; ///< gated: rows of the gate first, then those of the other factor
+    std::optional<Index> up_bias, down_bias;
+};
+
+/// All parameters in the order of the forward pass, without gaps.
+struct ParameterTable {
+    std::vector<Parameter> parameters;
+    std::vector<BlockParameters> blocks;
+    Index token_table = 0;
+    std::optional<Index> position_table;
+    std::optional<Index> final_scale, final_shift;
+    Index head = 0; ///< = token_table if tied
+    Index count = 0;
+
+    [[nodiscard]] const Parameter& operator[](Index i) const {
+        return parameters[static_cast<std::size_t>(i)];
+    }
+};
+
+/// Of a model that `check_model` accepts. Deviations: 0.02, maps that write into the residual
+/// stream 0.02 / sqrt(2 x blocks). Source: GPT-2 (Radford et al. 2019), section 2.3.
+ParameterTable parameter_table(const sim::ModelSpec& model);
+
+/// Values and gradients of all parameters of a rank.
+template <class Scalar>
+class Parameters {
+public:
+    Parameters(ParameterTable table, Storage storage);
+
+    [[nodiscard]] const ParameterTable& table() const { return table_; }
+    /// What the optimizer changes; call `changed` afterwards.
+    [[nodiscard]] Scalar* values() { return values_.data(); }
+    [[nodiscard]] const Scalar* values() const { return values_.data(); }
+    [[nodiscard]] Scalar* gradients() { return gradients_.data(); }
+    [[nodiscard]] const Scalar* gradients() const { return gradients_.data(); }
+    void changed();
+    void clear_gradients();
+    /// Starting values from a number: those of an element depend on the seed, the parameter's name
+    /// and its place in it alone, so that every split of the model starts alike.
+    void start(std::uint64_t seed);
+
+    /// Values as operators read them.
+    [[nodiscard]] Reading<Scalar> read(Arena& arena, Index i) const;
+    [[nodiscard]] Scalar* gradient(Index i) { return gradients_.data() + table_[i].offset; }
+
+private:
+    ParameterTable table_;
+    Buffer<Scalar> values_;
+    Buffer<Scalar> gradients_;
+    Buffer<Bf16> packed_; ///< empty unless stored in 16 bits
+};
+
+} // namespace shardplan::exec

@@ -1,0 +1,62 @@
+#pragma once
+
+#include "executor/model/parameters.hpp"
+#include "simulator/units/result.hpp"
+
+namespace shardplan::exec {
+
+/// Learning rate over the steps: a linear rise to `peak`, then half a cosine down to `floor`, where
+/// it stays. Source: Loshchilov and Hutter 2016 (arXiv 1608.03983), one cycle.
+struct RateSchedule {
+    double peak = 1e-3;
+    double floor = 0.0;
+    Index warmup = 0; ///< steps of the rise
+    Index total = 0;  ///< step at which the floor is reached; 0: the peak is kept
+
+    /// `step` is counted from 1.
+    [[nodiscard]] double at(Index step) const;
+};
+
+enum class OptimizerKind : std::uint8_t { adamw, sgd };
+
+struct OptimizerOptions {
+    OptimizerKind kind = OptimizerKind::adamw;
+    double beta1 = 0.9;
+    double beta2 = 0.95;
+    double epsilon = 1e-8;
+    double momentum = 0.9; ///< sgd
+    double decay = 0.1;    ///< of matrices; biases and norms do not decay
+    double clip = 1.0;     ///< largest norm of all gradients together; 0: not clipped
+};
+
+struct StepReport {
+    double gradient_norm = 0.0; ///< before clipping
+    double factor = 1.0;        ///< what clipping multiplied the gradients with
+};
+
+/// States of an optimizer for all parameters of a rank, in the Scalar's format.
+template <class Scalar>
+class Optimizer {
+public:
+    Optimizer(const OptimizerOptions& options, const ParameterTable& table);
+
+    /// Changes the parameters by their gradients and clears these. An error, and nothing changed,
+    /// if the norm of the gradients is not finite.
+    sim::Result<StepReport> step(Kernels<Scalar>& kernels, Parameters<Scalar>& parameters,
+                                 double rate);
+
+    [[nodiscard]] Index steps() const { return steps_; }
+    /// First and second moment, or the velocity and nothing.
+    [[nodiscard]] Buffer<Scalar>& first() { return first_; }
+    [[nodiscard]] Buffer<Scalar>& second() { return second_; }
+    /// Goes on after `steps` steps, with states that the caller has filled in.
+    void resume(Index steps) { steps_ = steps; }
+
+private:
+    OptimizerOptions options_;
+    Buffer<Scalar> first_;
+    Buffer<Scalar> second_;
+    Index steps_ = 0;
+};
+
+} // namespace shardplan::exec
