@@ -131,7 +131,8 @@ public:
         const std::size_t chunks = out.chunks.size();
         out.in_flight.assign(chunks, 0);
         now_.alive.assign(chunks, 0);
-        now_.alive_by_group.assign(out.groups.size(), 0.0);
+        for (std::size_t group = 0; group < out.groups.size(); ++group)
+            now_.alive_by_group.push_back(0.0);
     }
 
     void visit(bool forward, std::size_t chunk) {
