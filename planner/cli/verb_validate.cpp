@@ -8,6 +8,7 @@
 #include "planner/analysis/reproduce.hpp"
 #include "planner/analysis/run_ranking.hpp"
 #include "planner/analysis/validate.hpp"
+#include "planner/cli/nothing_predicted.hpp"
 #include "planner/cli/present_ranking.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
@@ -267,7 +268,7 @@ int run_validate(const ValidateOptions& options, const Console& console) {
         write_ranking(json, *ranking);
         json.end_object();
         console.out << json.str();
-        return exit_code::yes;
+        return code_of_report(console, *rows, options.runs);
     }
     const GroupFigures all = score_all(runs->records, *rows);
     console.out << fmt::format("{} records, {} predicted, {} skipped\n", all.records,
@@ -294,7 +295,7 @@ int run_validate(const ValidateOptions& options, const Console& console) {
     if (rows->size() > few) {
         print_skipped(console, *rows);
     }
-    return exit_code::yes;
+    return code_of_report(console, *rows, options.runs);
 }
 
 } // namespace shardplan::plan::cli

@@ -7,6 +7,7 @@
 #include "planner/analysis/collectives.hpp"
 #include "planner/analysis/collectives_fit.hpp"
 #include "planner/cli/collective_input.hpp"
+#include "planner/cli/nothing_predicted.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/catalogue.hpp"
@@ -185,7 +186,7 @@ int run_validate_collectives(const ValidateOptions& options, const Console& cons
     const auto groups = score_collectives(file->records, *rows);
     if (console.json) {
         write_json(console, bars, groups, *rows, file->assumptions, options.notes);
-        return exit_code::yes;
+        return code_of_report(console, *rows, options.collectives);
     }
     std::int64_t skipped = 0;
     for (const CollectivePrediction& row : *rows) {
@@ -196,7 +197,7 @@ int run_validate_collectives(const ValidateOptions& options, const Console& cons
     print_bars(console, bars);
     print_groups(console, groups);
     print_assumptions(console.out, file->assumptions, console.color);
-    return exit_code::yes;
+    return code_of_report(console, *rows, options.collectives);
 }
 
 } // namespace shardplan::plan::cli

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "planner/analysis/kernels.hpp"
+#include "planner/cli/nothing_predicted.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/json.hpp"
@@ -138,7 +139,7 @@ int run_validate_kernels(const ValidateOptions& options, const Console& console)
         }
         json.end_array().end_object();
         console.out << json.str();
-        return exit_code::yes;
+        return code_of_report(console, *rows, options.kernels);
     }
     const KernelFigures& all = groups.back();
     console.out << fmt::format("{} kernel records, {} predicted, {} skipped\n", all.records,
@@ -151,7 +152,7 @@ int run_validate_kernels(const ValidateOptions& options, const Console& console)
     if (rows->size() > few) {
         print_skipped(console, *rows);
     }
-    return exit_code::yes;
+    return code_of_report(console, *rows, options.kernels);
 }
 
 } // namespace shardplan::plan::cli

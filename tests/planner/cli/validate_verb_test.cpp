@@ -116,8 +116,9 @@ std::string changed(const std::string& from, const std::string& to) {
 TEST(ValidateVerb, LayoutsThatDoNotMultiplyToTheGpusAreWarnings) {
     const TemporaryFile runs("runs.jsonl", changed(R"("gpus": 8)", R"("gpus": 16)"));
     const Answer answer = run_verb(run_validate, ValidateOptions{runs.path(), {}, false});
-    EXPECT_EQ(answer.err,
-              "warning: changed: tp 2 x pp 1 x cp 1 x dp 4 is 8 ranks, but there are 16 GPUs\n");
+    EXPECT_TRUE(answer.err.starts_with(
+        "warning: changed: tp 2 x pp 1 x cp 1 x dp 4 is 8 ranks, but there are 16 GPUs\n"))
+        << answer.err;
     const TemporaryFile good("good.jsonl", record("good", ""));
     EXPECT_EQ(run_verb(run_validate, ValidateOptions{good.path(), {}, false}).err, "");
 }
@@ -132,6 +133,15 @@ TEST(ValidateVerb, CountsTheBatchesThatWereChanged) {
     EXPECT_EQ(
         run_verb(run_validate, ValidateOptions{good.path(), {}, false}).out.find("rounded up"),
         std::string::npos);
+}
+
+TEST(ValidateVerb, AFileOfAnotherKindIsNoAnswer) {
+    const TemporaryFile kernels(
+        "kernels.jsonl", R"({"op": "gemm", "device": "H100-SXM-80GB", "m": 1, "n": 1, "k": 1})"
+                         "\n");
+    const Answer answer = run_verb(run_validate, ValidateOptions{kernels.path(), {}, false});
+    EXPECT_EQ(answer.code, 1);
+    EXPECT_NE(answer.err.find("file of another kind"), std::string::npos) << answer.err;
 }
 
 TEST(ValidateVerb, BrokenLinesAreWarningsAndTheOthersCount) {
