@@ -222,6 +222,36 @@ TEST(Search, OffloadsAndRecomputesNoMoreThanItMust) {
     }
 }
 
+TEST(Search, OffloadsAllStatesOrNoneWhereTheStackCannotSplitThem) {
+    sim::Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(4096, 32));
+    given.job.constraints.tp = {1};
+    given.job.constraints.pp = {1};
+    given.job.constraints.cp = {1};
+    given.stack.capabilities.shards = {sim::Shard::none};
+    for (sim::NodeGroup& group : given.cluster.node_groups) {
+        group.node.host.memory = Bytes(2e12);
+    }
+    const auto shares = [&](sim::PartOffload part) {
+        given.stack.capabilities.part_offload = part;
+        const auto evaluator = sim::Evaluator::make(given);
+        std::set<std::uint16_t> out;
+        for (const Plan& one : plan(*evaluator, {}).plans) {
+            out.insert(one.layout.offload_optimizer);
+        }
+        return out;
+    };
+    EXPECT_EQ(shares(sim::PartOffload::never), (std::set<std::uint16_t>{1000}));
+    EXPECT_EQ(shares(sim::PartOffload::zero3), (std::set<std::uint16_t>{1000})); // no zero3 here
+    const std::set<std::uint16_t> any = shares(sim::PartOffload::any);
+    ASSERT_FALSE(any.empty());
+    EXPECT_LT(*any.begin(), 1000);
+    given.stack.capabilities.part_offload = sim::PartOffload::never;
+    for (sim::NodeGroup& group : given.cluster.node_groups) {
+        group.node.host.memory = Bytes(400e9); // holds a part of the states, not all
+    }
+    EXPECT_EQ(plan(*sim::Evaluator::make(given), {}).counts.fits, 0);
+}
+
 TEST(Search, FrontHoldsWhatNothingElseBeatsInTimeMemoryAndCost) {
     const sim::LayoutTables tables;
     Front front(tables);
