@@ -344,12 +344,12 @@ TEST(StepTime, SpendsTimeOnTheHostForOffloadedStates) {
 
 TEST(StepTime, UpdatesOnTheHostAtTheShareOfItsBandwidthThatItsOptimizerReaches) {
     const auto offload = [](double efficiency) {
-        Scenario given = llama_8b(generic_stack());
+        sim::Scenario given = llama_8b(generic_stack());
         given.stack.time.host_update_efficiency.value = efficiency;
         Priced p(given, "tp2,mb1,zero1,off=opt:1.0:host");
         return p.exposed(TimeKind::offload);
     };
-    const Scenario given = llama_8b(generic_stack());
+    const sim::Scenario given = llama_8b(generic_stack());
     const auto& node = given.cluster.node_groups.front().node;
     const double rate = node.host.memory_bandwidth.value() / static_cast<double>(node.devices);
     const double update = offload(0.5) - offload(1.0);           // s at the peak, once more
