@@ -248,8 +248,14 @@ TEST(Search, OffloadsAllStatesOrNoneWhereTheStackCannotSplitThem) {
     const std::set<std::uint16_t> any = shares(sim::PartOffload::any);
     ASSERT_FALSE(any.empty());
     EXPECT_LT(*any.begin(), 1000);
+    const auto evaluator = sim::Evaluator::make(given);
+    Layout all;
+    all.dp = 8;
+    all = with_offload(all, sim::OffloadTier::host, sim::offload_scale);
+    sim::Workspace workspace;
+    const Bytes host = evaluator->estimate(all, workspace).classes.front().host;
     for (sim::NodeGroup& group : given.cluster.node_groups) {
-        group.node.host.memory = Bytes(750e9); // holds most of the states, not all
+        group.node.host.memory = host * 8.0 * 0.99; // holds most of the states, not all
     }
     EXPECT_EQ(shares(sim::PartOffload::never), std::set<std::uint16_t>{});
     EXPECT_FALSE(shares(sim::PartOffload::any).empty());
