@@ -132,7 +132,8 @@ Result<sim::Cluster> cluster_of(const sim::RunRecord& record, const sim::Device&
         // The run used it, so the host had it; how much it had is not recorded.
         group.node.host.memory = sim::Bytes(0x1p40);
         group.node.host.memory_bandwidth = sim::Bandwidth(200e9);
-        note(notes, "cluster.host.memory", "1 TiB", "not in the record", "offload needs a host");
+        note(notes, "cluster.host.memory", "1 TiB at 200 GB/s", "not in the record",
+             "offload needs a host");
     }
     cluster.node_groups.push_back(group);
     if (group.count > 1) {

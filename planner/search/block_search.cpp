@@ -201,7 +201,7 @@ void BlockSearch::look_part() {
 std::uint16_t BlockSearch::most_offload(OffloadTier tier) {
     std::optional<std::uint16_t>& most = most_offload_[index_of(tier)];
     if (!most) {
-        most = pricer_.most_offload(layout_, tier);
+        most = pricer_.most_offload(layout_, tier, block_->offload_step);
     }
     return *most;
 }
@@ -252,8 +252,9 @@ void BlockSearch::look_offloaded(Again again, OffloadTier tier) {
         return;
     }
     keep_if_it_matters(
-        smallest(1, most / offload_step, {layout, lean}, &base, [&](std::int64_t steps) {
-            return with_offload(base, tier, static_cast<std::uint16_t>(steps * offload_step));
+        smallest(1, most / block_->offload_step, {layout, lean}, &base, [&](std::int64_t steps) {
+            const std::int64_t share = steps * block_->offload_step;
+            return with_offload(base, tier, static_cast<std::uint16_t>(share));
         }));
 }
 
@@ -264,7 +265,7 @@ BlockSearch::Family BlockSearch::smallest_pairs(OffloadTier tier, std::uint16_t 
                                                 Verdict wanted) {
     Family out;
     std::int64_t blocks = block_->again.front() == Again::none ? 0 : 1;
-    for (int share = most; share >= 0; share -= offload_step) {
+    for (int share = most; share >= 0; share -= block_->offload_step) {
         const Layout base =
             share == 0 ? layout_ : with_offload(layout_, tier, static_cast<std::uint16_t>(share));
         auto fewest = fewest_blocks(base, blocks, wanted);

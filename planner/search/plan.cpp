@@ -20,11 +20,12 @@ public:
     void add_least_time_in_any_order(const sim::Layout& layout, sim::Score& score) override {
         evaluator_.add_least_time(layout, workspace_, score, sim::Evaluator::Links::none);
     }
-    std::uint16_t most_offload(const sim::Layout& layout, sim::OffloadTier tier) override {
+    std::uint16_t most_offload(const sim::Layout& layout, sim::OffloadTier tier,
+                               std::uint16_t step) override {
         std::uint16_t share = sim::offload_scale;
         while (share > 0 &&
                !nodes_hold(evaluator_, with_offload(layout, tier, share), workspace_, estimate_)) {
-            share = static_cast<std::uint16_t>(share - offload_step);
+            share = static_cast<std::uint16_t>(share - step);
         }
         return share;
     }

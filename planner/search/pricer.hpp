@@ -21,8 +21,9 @@ public:
         add_least_time(layout, score);
     }
     /// Thousandths of the optimizer states that the tier of a node holds beside what else is there,
-    /// in steps of `offload_step`. The same for all micro-batches and kinds of recomputation.
-    virtual std::uint16_t most_offload(const sim::Layout& /*layout*/, sim::OffloadTier /*tier*/) {
+    /// in steps of `step`. The same for all micro-batches and kinds of recomputation.
+    virtual std::uint16_t most_offload(const sim::Layout& /*layout*/, sim::OffloadTier /*tier*/,
+                                       std::uint16_t /*step*/) {
         return sim::offload_scale;
     }
     /// Adds step time and money.

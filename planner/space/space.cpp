@@ -192,6 +192,10 @@ bool Space::visit_blocks(const Cell& cell, const BlockVisitor& visitor) const {
                 block.layout.shard = sharding.shard;
                 block.layout.shard_group = sharding.group;
                 block.layout.reshard = sharding.reshard;
+                const sim::Capabilities& can = scenario_.stack.capabilities;
+                block.offload_step = sim::splits_offload(can, sharding.shard)
+                                         ? offload_step
+                                         : static_cast<std::uint16_t>(sim::offload_scale);
                 const std::vector<std::uint8_t>& orders =
                     legal.orders[e * legal.shardings.size() + s];
                 for (const Legal::Passes& passes : legal.passes) {

@@ -61,6 +61,9 @@ struct Block {
     std::span<const sim::OffloadTier> tiers;     ///< `none` first, near before far; never empty
     std::span<const std::uint8_t> orders;        ///< one of each class; never empty
     std::int64_t longest_stage = 1;              ///< blocks; k of `part` lies below
+    /// Between shares of offloaded states that are tried: `offload_step`, or all of them where the
+    /// stack cannot split them.
+    std::uint16_t offload_step = plan::offload_step;
 
     /// Layouts that differ in rank order and in nothing else.
     [[nodiscard]] std::int64_t order_count() const {

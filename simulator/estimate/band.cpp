@@ -89,6 +89,9 @@ TimeSpread time_spread(const Scenario& scenario, const Resolved& resolved, const
     for (const FabricProfile& fabric : scenario.fabrics) {
         exposed(TimeKind::offload) = std::max(exposed(TimeKind::offload), spread_of(fabric, false));
     }
+    // updates on the host are told apart from copies nowhere: the wider of the two
+    exposed(TimeKind::offload) =
+        std::max(exposed(TimeKind::offload), time.host_update_efficiency.sigma);
     // exposed = all x (1 - f + f x slowdown), so an error of f moves hidden seconds
     const double kept = 1.0 - time.overlap_slowdown.value;
     const double slowed = time.overlap_slowdown.value * time.overlap_slowdown.sigma;

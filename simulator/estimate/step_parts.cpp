@@ -127,7 +127,8 @@ StepContext step_context(const Scenario& scenario, const Resolved& resolved) {
     const NodeTemplate& node = scenario.cluster.node_groups.front().node;
     const auto devices = static_cast<double>(std::max<std::int64_t>(1, node.devices));
     c.host_link = usable(node.host.pcie_per_device).value();
-    c.host_memory = node.host.memory_bandwidth.value() / devices;
+    c.host_memory = node.host.memory_bandwidth.value() / devices *
+                    scenario.stack.time.host_update_efficiency.value;
     c.nvme = node.host.nvme_bandwidth.value() / devices;
     c.spread = time_spread(scenario, resolved, *slowest);
     return c;

@@ -61,7 +61,7 @@ struct StepContext {
     double parameter_element = 2.0;
     double gradient_element = 4.0;
     double host_link = 0.0;   ///< bytes/s between device and host, one direction
-    double host_memory = 0.0; ///< bytes/s of host memory for one device
+    double host_memory = 0.0; ///< bytes/s an update on the host moves, for one device
     double nvme = 0.0;        ///< bytes/s of local storage for one device
     TimeSpread spread;        ///< of the constants behind all of these
 };

@@ -288,6 +288,20 @@ constexpr LegalityRule table[] = {
          r.rule = "offload needs both a fraction and a tier";
          r.nearest = {"off=opt:1.0:host", "leave off out"};
      }},
+    {"stack-offloads-part", "off",
+     [](const Case& c) {
+         const std::uint16_t share = c.layout.offload_optimizer;
+         return share > 0 && share < offload_scale && !splits_offload(can(c), c.layout.shard);
+     },
+     [](const Case& c, Refusal& r) {
+         const bool with_zero3 = can(c).part_offload == PartOffload::zero3;
+         say_cannot(
+             c, r,
+             fmt::format("offload of a part of the optimizer states{}",
+                         with_zero3 ? " but with zero3" : ""),
+             {fmt::format("off=opt:1.0:{}", name_of(c.layout.offload_tier)), "leave off out"});
+         if (with_zero3) r.nearest.insert(r.nearest.begin(), "zero3");
+     }},
     {"stack-has-rank-order", "order",
      [](const Case& c) { return !contains(c.facts.orders, c.layout.order); },
      [](const Case& c, Refusal& r) {

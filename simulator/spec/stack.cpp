@@ -41,6 +41,11 @@ bool has_feature(const StackProfile& stack, Feature feature) {
     return std::find(stack.features.begin(), stack.features.end(), feature) != stack.features.end();
 }
 
+bool splits_offload(const Capabilities& can, Shard shard) {
+    return can.part_offload == PartOffload::any ||
+           (can.part_offload == PartOffload::zero3 && shard == Shard::all);
+}
+
 StackProfile with_features(StackProfile stack, const std::vector<Feature>& added) {
     for (const Feature feature : added) {
         if (const auto* pair = attention_of(feature)) {
@@ -70,6 +75,11 @@ void describe(FieldVisitor& v, Capabilities& x) {
     field(v, {"recompute", "recomputation", "Kinds of recomputation it can run."}, x.recompute);
     field(v, {"offload_tiers", "offload tiers", "Where states can be kept off the device."},
           x.offload_tiers);
+    field(v,
+          {"part_offload", "partial offload",
+           "Where a part of the optimizer states can be kept off the device: never (all or none), "
+           "zero3, any."},
+          x.part_offload);
     field(v,
           {"rank_orders", "rank orders",
            "Orders in which ranks can be laid out, neighbours first; any: every order."},
@@ -146,6 +156,10 @@ void describe(FieldVisitor& v, StackTime& x) {
           x.kernels_per_block);
     field(v, {"step_overhead", "step overhead", "Time per step outside the model."},
           x.step_overhead);
+    field(v,
+          {"host_update_efficiency", "host update efficiency",
+           "Updates of offloaded states on the host, of the bandwidth of its memory."},
+          x.host_update_efficiency);
     field(v,
           {"slice_host", "host time per slice",
            "Per tensor and data-parallel rank, where updated parameters are gathered tensor by "

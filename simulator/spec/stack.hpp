@@ -113,6 +113,7 @@ struct Capabilities {
     std::vector<CpKind> cp_kinds;
     std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};
     std::vector<OffloadTier> offload_tiers = {OffloadTier::none};
+    PartOffload part_offload = PartOffload::any; ///< of optimizer states
     /// Orders in which ranks can be laid out, as `order_text`; "any": every order.
     std::vector<std::string> rank_orders = {"tp-cp-ep-dp-pp"};
     bool tensor_parallel = true;
@@ -152,6 +153,7 @@ struct StackTime {
     Constant tp_overlap;           ///< fraction of tensor-parallel traffic that can hide
     Constant pp_overlap;
     Constant cp_overlap;
+    Constant host_update_efficiency; ///< of host memory's bandwidth, in an update on the host
     Constant slice_host; ///< seconds of host time per tensor and rank where updates are gathered
     Constant overlap_slowdown; ///< factor on compute while a collective runs beside it - 1
     Constant sigma; ///< value: relative sigma of compute, beside that of the constants above
@@ -185,6 +187,8 @@ struct StackProfile {
 };
 
 bool has_feature(const StackProfile& stack, Feature feature);
+/// True where a layout so sharded can hold a part of its optimizer states off the device.
+bool splits_offload(const Capabilities& can, Shard shard);
 /// A copy with features added; attention features replace one another.
 StackProfile with_features(StackProfile stack, const std::vector<Feature>& added);
 

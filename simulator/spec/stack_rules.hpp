@@ -73,6 +73,17 @@ struct EnumNames<StagePartition> {
     static constexpr std::array<std::string_view, 3> names = {"even", "items", "cost"};
 };
 
+/// Where optimizer states can lie partly on the device and partly off it.
+enum class PartOffload {
+    never, ///< all of them or none
+    zero3, ///< where parameters are split
+    any,
+};
+template <>
+struct EnumNames<PartOffload> {
+    static constexpr std::array<std::string_view, 3> names = {"never", "zero3", "any"};
+};
+
 /// What the operators of a block keep and copy.
 struct TensorRules {
     NormImpl norm = NormImpl::fused;

@@ -252,6 +252,7 @@ sim::StackProfile generic_stack() {
     time.step_overhead = constant(5e-3, "s");
     time.dp_overlap = constant(0.8, "");
     time.gather_overlap = constant(0.8, "");
+    time.host_update_efficiency = constant(0.5, "");
     time.tp_overlap = constant(0.0, "");
     time.pp_overlap = constant(0.5, "");
     time.cp_overlap = constant(0.5, "");

@@ -278,7 +278,7 @@ private:
             for (std::uint16_t share = tenth; share <= all;
                  share = static_cast<std::uint16_t>(share + tenth)) {
                 const Layout l = moved(row, tier, share);
-                if (holds(l)) rows.push_back(row_of(l, longest));
+                if (is_legal(l) && holds(l)) rows.push_back(row_of(l, longest));
             }
             pairs_of(rows, is_needless(row, tier));
         }

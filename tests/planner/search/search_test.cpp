@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <numeric>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -241,6 +243,43 @@ TEST(Search, OffloadsAndRecomputesNoMoreThanItMust) {
             EXPECT_NE(evaluator->score(layout, workspace).verdict, one.score.verdict) << one.text;
         }
     }
+}
+
+TEST(Search, OffloadsAllStatesOrNoneWhereTheStackCannotSplitThem) {
+    sim::Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(4096, 32));
+    given.job.constraints.tp = {1};
+    given.job.constraints.pp = {1};
+    given.job.constraints.cp = {1};
+    given.stack.capabilities.shards = {sim::Shard::none};
+    given.stack.capabilities.offload_tiers = {sim::OffloadTier::none, sim::OffloadTier::host};
+    for (sim::NodeGroup& group : given.cluster.node_groups) {
+        group.node.host.memory = Bytes(2e12);
+    }
+    const auto shares = [&](sim::PartOffload part) {
+        given.stack.capabilities.part_offload = part;
+        const auto evaluator = sim::Evaluator::make(given);
+        std::set<std::uint16_t> out;
+        for (const Plan& one : plan(*evaluator, {}).plans) {
+            out.insert(one.layout.offload_optimizer);
+        }
+        return out;
+    };
+    EXPECT_EQ(shares(sim::PartOffload::never), (std::set<std::uint16_t>{1000}));
+    EXPECT_EQ(shares(sim::PartOffload::zero3), (std::set<std::uint16_t>{1000})); // no zero3 here
+    const std::set<std::uint16_t> any = shares(sim::PartOffload::any);
+    ASSERT_FALSE(any.empty());
+    EXPECT_LT(*any.begin(), 1000);
+    const auto evaluator = sim::Evaluator::make(given);
+    Layout all;
+    all.dp = 8;
+    all = with_offload(all, sim::OffloadTier::host, sim::offload_scale);
+    sim::Workspace workspace;
+    const Bytes host = evaluator->estimate(all, workspace).classes.front().host;
+    for (sim::NodeGroup& group : given.cluster.node_groups) {
+        group.node.host.memory = host * 8.0 * 0.99; // holds most of the states, not all
+    }
+    EXPECT_EQ(shares(sim::PartOffload::never), std::set<std::uint16_t>{});
+    EXPECT_FALSE(shares(sim::PartOffload::any).empty());
 }
 
 TEST(Search, FrontHoldsWhatNothingElseBeatsInTimeMemoryAndCost) {

@@ -171,12 +171,14 @@ TEST(Soundness, SearchFindsWhatBruteForceFindsOnFiftyRandomScenarios) {
     int with_both = 0;
     int with_order = 0;
     for (int i = 0; i < 50; ++i) {
-        const auto evaluator = sim::Evaluator::make(draw.next(i % 10 == 9));
+        sim::Scenario scenario = draw.next(i % 10 == 9);
+        scenario.stack.capabilities.part_offload = static_cast<sim::PartOffload>(i % 3);
+        const auto evaluator = sim::Evaluator::make(std::move(scenario));
         ASSERT_TRUE(evaluator);
         SearchOptions options;
         options.objective = evaluator->scenario().job.objective;
         options.fold = false;
-        options.threads = 1 + static_cast<std::size_t>(i) % 3;
+        options.threads = 1 + static_cast<std::size_t>(i / 3) % 3;
         BruteForce truth(*evaluator, options.objective);
         truth.run();
         const PlanSet found = plan(*evaluator, options);

@@ -374,6 +374,39 @@ TEST(StepTime, SpendsTimeOnTheHostForOffloadedStates) {
     EXPECT_LT(off.exposed(TimeKind::optimizer), on_device.exposed(TimeKind::optimizer));
 }
 
+TEST(StepTime, UpdatesOnTheHostAtTheShareOfItsBandwidthThatItsOptimizerReaches) {
+    const auto offload = [](double efficiency) {
+        sim::Scenario given = llama_8b(generic_stack());
+        given.stack.time.host_update_efficiency.value = efficiency;
+        Priced p(given, "tp2,mb1,zero1,off=opt:1.0:host");
+        return p.exposed(TimeKind::offload);
+    };
+    const sim::Scenario given = llama_8b(generic_stack());
+    const auto& node = given.cluster.node_groups.front().node;
+    const double rate = node.host.memory_bandwidth.value() / static_cast<double>(node.devices);
+    const double update = offload(0.5) - offload(1.0);           // s at the peak, once more
+    const double own = update * rate / (4.0 + 8.0 + 16.0 + 2.0); // gradient, states, copy
+    const double ranks = static_cast<double>(node.devices) *
+                         static_cast<double>(given.cluster.node_groups.front().count);
+    EXPECT_NEAR(own * ranks, 8.03e9, 0.01e9); // parameters, each updated once
+    EXPECT_NEAR(offload(0.25) - offload(0.5), 2.0 * update, 1e-9 * update);
+}
+
+TEST(StepTime, FetchesOffloadedParametersInEveryPassOfEveryMicroBatch) {
+    const sim::Scenario given = llama_8b(generic_stack());
+    const sim::Host& host = given.cluster.node_groups.front().node.host;
+    const double link = usable(host.pcie_per_device).value();
+    const double passes = 2.0 * 64.0 / 16.0; // forward and backward of the sequences of a rank
+    const auto fetches = [&](const char* layout) {
+        Priced p(given, layout);
+        const double seconds = p.exposed(TimeKind::offload) + p.hidden(TimeKind::offload);
+        return seconds * link / (8.03e9 * 2.0 / 16.0); // of the bf16 parameters of a rank
+    };
+    EXPECT_NEAR(fetches("mb1,zero3,off=par:1.0:host"), passes, 0.05 * passes);
+    EXPECT_NEAR(fetches("mb2,zero3,off=par:1.0:host"), passes / 2.0, 0.05 * passes);
+    EXPECT_NEAR(fetches("mb1,zero3,off=par:0.5:host"), passes / 2.0, 0.05 * passes);
+}
+
 TEST(StepTime, LeavesUtilisationBelowThePeak) {
     for (const auto& [given, layout] : cases()) {
         Priced p(given, layout);

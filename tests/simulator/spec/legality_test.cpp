@@ -252,6 +252,23 @@ TEST(Layout, OffloadsOnlyToMemoryThatTheClusterStates) {
     EXPECT_EQ(fsdp.broken("dp8,zero3,off=opt:1.0:host"), Texts{"stack-has-offload"});
 }
 
+TEST(Layout, OffloadsPartOfTheStatesOnlyWhereTheStackCan) {
+    Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(8192, 64));
+    given.stack.capabilities.part_offload = PartOffload::any;
+    EXPECT_EQ(Bench(given).broken("dp8,zero1,off=opt:0.3:host"), Texts{});
+    given.stack.capabilities.part_offload = PartOffload::zero3;
+    Bench twin_flow(given);
+    EXPECT_EQ(twin_flow.broken("dp8,zero3,off=opt:0.3:host"), Texts{});
+    EXPECT_EQ(twin_flow.broken("dp8,zero2,off=opt:1.0:host"), Texts{});
+    const Refusal r = twin_flow.refusal("dp8,zero2,off=opt:0.3:host", "stack-offloads-part");
+    EXPECT_EQ(r.nearest, (Texts{"zero3", "off=opt:1.0:host", "leave off out"}));
+    given.stack.capabilities.part_offload = PartOffload::never;
+    Bench all_or_none(given);
+    EXPECT_EQ(all_or_none.broken("dp8,zero3,off=opt:0.3:host"), Texts{"stack-offloads-part"});
+    EXPECT_EQ(all_or_none.broken("dp8,zero3,off=opt:1.0:host"), Texts{});
+    EXPECT_EQ(all_or_none.broken("dp8,zero3"), Texts{});
+}
+
 TEST(Layout, KeepsToWhatTheJobInsistsOn) {
     Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(8192, 64));
     given.job.constraints.tp = {1, 2, 8};
