@@ -287,6 +287,12 @@ int run_plan(const PlanOptions& options, const Console& console) {
     }
     PlanAnswer answer;
     for (const std::string& stack : stacks_in(options.scenario.stack)) {
+        if (stack.empty() && !options.scenario.stack.empty()) {
+            return fail(console, {sim::ErrorCode::bad_input, "--stack",
+                                  "a name is missing beside a comma in " +
+                                      sim::in_quotes(options.scenario.stack),
+                                  "write names alone, as in megatron-core,deepspeed"});
+        }
         auto evaluator = evaluator_of(options, stack);
         if (!evaluator) {
             return fail(console, evaluator.error());

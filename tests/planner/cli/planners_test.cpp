@@ -65,6 +65,20 @@ TEST(EstimateVerb, ContradictingDpIsBadInputAndSaysBothFigures) {
     EXPECT_NE(answer.err.find("hint:"), std::string::npos) << answer.err;
 }
 
+TEST(PlanVerb, StacksWithoutANameBesideACommaAreRefused) {
+    PlanOptions options;
+    options.scenario.model = "llama-3-8b";
+    options.scenario.cluster = "dgx-h100";
+    options.scenario.gpus = 8;
+    for (const char* stacks : {",", "megatron-core,", ",deepspeed"}) {
+        options.scenario.stack = stacks;
+        const Answer answer = run_verb(run_plan, options);
+        EXPECT_EQ(answer.code, 2) << stacks;
+        EXPECT_NE(answer.err.find("a name is missing beside a comma"), std::string::npos)
+            << answer.err;
+    }
+}
+
 TEST(PlanVerb, RanksLayoutsWithReasonsAndCounts) {
     const Answer answer = run_verb(run_plan, PlanOptions{small_scenario(), 3, "", ""});
     ASSERT_EQ(answer.code, 0) << answer.err;
