@@ -128,11 +128,4 @@ sim::Result<TimedCollectives> collectives_from(const std::vector<std::string>& f
     return out;
 }
 
-void print_problems(const Console& console, const TimedCollectives& timed) {
-    for (const sim::Error& problem : timed.problems) {
-        console.err << "warning: " << problem.where << ": " << problem.what << " (" << problem.hint
-                    << ")\n";
-    }
-}
-
 } // namespace shardplan::plan::cli

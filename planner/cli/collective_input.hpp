@@ -28,7 +28,4 @@ struct TimedCollectives {
 sim::Result<TimedCollectives> collectives_from(const std::vector<std::string>& files,
                                                const TimingOptions& options);
 
-/// The problems as warnings.
-void print_problems(const Console& console, const TimedCollectives& timed);
-
 } // namespace shardplan::plan::cli

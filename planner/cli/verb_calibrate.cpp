@@ -6,6 +6,7 @@
 
 #include "planner/analysis/calibrate.hpp"
 #include "planner/cli/progress_bar.hpp"
+#include "planner/cli/record_report.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/file.hpp"
@@ -124,14 +125,6 @@ void print_groups(const Console& console, const RunCalibration& result) {
     print_heading(console.out, "Median error of step times, each group left out in turn",
                   console.color);
     table.print(console.out, console.color, 2);
-}
-
-void write_errors(sim::JsonWriter& json, std::string_view key, const ErrorFigures& figures) {
-    json.begin_object(key)
-        .member("median", figures.median)
-        .member("p90", figures.p90)
-        .member("bias", figures.bias)
-        .end_object();
 }
 
 void write_texts(sim::JsonWriter& json, std::string_view key,

@@ -8,6 +8,7 @@
 
 #include "planner/analysis/collectives_fit.hpp"
 #include "planner/cli/collective_input.hpp"
+#include "planner/cli/record_report.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/file.hpp"
@@ -84,14 +85,6 @@ void print_left_out(const Console& console, const std::vector<NotFitted>& left_o
     }
     print_heading(console.out, "Left out", console.color);
     table.print(console.out, console.color, 2);
-}
-
-void write_errors(sim::JsonWriter& json, std::string_view key, const ErrorFigures& figures) {
-    json.begin_object(key)
-        .member("median", figures.median)
-        .member("p90", figures.p90)
-        .member("bias", figures.bias)
-        .end_object();
 }
 
 std::string report_json(const FabricFits& result, const std::vector<sim::Assumption>& assumptions) {
@@ -184,7 +177,7 @@ int run_calibrate_collectives(const CalibrateVerbOptions& options, const Console
     if (!timed) {
         return fail(console, timed.error());
     }
-    print_problems(console, *timed);
+    print_problems(console, timed->problems);
     const auto result = fit_fabrics(timed->records, timed->machine);
     if (!result) {
         return fail(console, result.error());

@@ -8,8 +8,8 @@
 #include "planner/analysis/reproduce.hpp"
 #include "planner/analysis/run_ranking.hpp"
 #include "planner/analysis/validate.hpp"
-#include "planner/cli/nothing_predicted.hpp"
 #include "planner/cli/present_ranking.hpp"
+#include "planner/cli/record_report.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/json.hpp"
@@ -76,13 +76,7 @@ void write_row(sim::JsonWriter& json, const RunPrediction& row, bool notes) {
     write_picks(json, "reserved_gib", row.reserved);
     write_picks(json, "process_gib", row.process);
     json.end_object().member("verdict", name_of(row.verdict));
-    if (notes) {
-        json.begin_array("assumptions");
-        for (const sim::Assumption& note : row.notes) {
-            json.value(note);
-        }
-        json.end_array();
-    }
+    if (notes) write_row_notes(json, row.notes);
     json.end_object();
 }
 
@@ -217,10 +211,7 @@ void print_skipped(const Console& console, const std::vector<RunPrediction>& row
 } // namespace
 
 void print_problems(const Console& console, const sim::RunRecords& runs) {
-    for (const sim::Error& problem : runs.problems) {
-        console.err << "warning: " << problem.where << ": " << problem.what << " (" << problem.hint
-                    << ")\n";
-    }
+    print_problems(console, runs.problems);
     for (const sim::RunRecord& record : runs.records) {
         if (const std::string text = rank_contradiction(record); !text.empty()) {
             console.err << "warning: " << record.id << ": " << text << '\n';

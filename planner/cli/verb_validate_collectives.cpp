@@ -7,7 +7,7 @@
 #include "planner/analysis/collectives.hpp"
 #include "planner/analysis/collectives_fit.hpp"
 #include "planner/cli/collective_input.hpp"
-#include "planner/cli/nothing_predicted.hpp"
+#include "planner/cli/record_report.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/catalogue.hpp"
@@ -82,13 +82,7 @@ void write_json(const Console& console, const std::vector<CollectiveBar>& bars,
         if (!row.flag.empty()) {
             json.member("flag", row.flag);
         }
-        if (notes) {
-            json.begin_array("assumptions");
-            for (const sim::Assumption& note : row.notes) {
-                json.value(note);
-            }
-            json.end_array();
-        }
+        if (notes) write_row_notes(json, row.notes);
         json.end_object();
     }
     json.end_array().begin_array("assumptions");
@@ -162,7 +156,7 @@ int run_validate_collectives(const ValidateOptions& options, const Console& cons
     if (!file) {
         return fail(console, file.error());
     }
-    print_problems(console, *file);
+    print_problems(console, file->problems);
     sim::Calibration calibration;
     if (!options.calibration.empty()) {
         auto loaded = sim::load_calibration(options.calibration);

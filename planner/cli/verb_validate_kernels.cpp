@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "planner/analysis/kernels.hpp"
-#include "planner/cli/nothing_predicted.hpp"
+#include "planner/cli/record_report.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/json.hpp"
@@ -36,13 +36,7 @@ void write_row(sim::JsonWriter& json, const KernelPrediction& row, bool notes) {
         return;
     }
     json.member("time_us", 1e6 * row.seconds).member("measured_us", 1e6 * row.measured_s);
-    if (notes) {
-        json.begin_array("assumptions");
-        for (const sim::Assumption& note : row.notes) {
-            json.value(note);
-        }
-        json.end_array();
-    }
+    if (notes) write_row_notes(json, row.notes);
     json.end_object();
 }
 
@@ -118,10 +112,7 @@ int run_validate_kernels(const ValidateOptions& options, const Console& console)
     if (!kernels) {
         return fail(console, kernels.error());
     }
-    for (const sim::Error& problem : kernels->problems) {
-        console.err << "warning: " << problem.where << ": " << problem.what << " (" << problem.hint
-                    << ")\n";
-    }
+    print_problems(console, kernels->problems);
     const auto rows = predict_kernels(kernels->records);
     if (!rows) {
         return fail(console, rows.error());

@@ -2,11 +2,23 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "planner/analysis/validate.hpp"
 #include "planner/cli/console.hpp"
+#include "simulator/io/json.hpp"
+
+/// What verbs that read measured records share.
 
 namespace shardplan::plan::cli {
+
+/// Lines of a file of records that were lost, as warnings.
+void print_problems(const Console& console, const std::vector<sim::Error>& problems);
+/// Median, p90 and bias as an object under `key`.
+void write_errors(sim::JsonWriter& json, std::string_view key, const ErrorFigures& figures);
+/// What was taken where a record is silent, as the member "assumptions".
+void write_row_notes(sim::JsonWriter& json, const std::vector<sim::Assumption>& notes);
 
 /// The exit code of a report over records. "No" where none of them could be predicted, as in a file
 /// of another kind: its figures say nothing. `Row` has `skipped`, empty where there is a

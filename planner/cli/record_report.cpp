@@ -1,0 +1,28 @@
+#include "planner/cli/record_report.hpp"
+
+namespace shardplan::plan::cli {
+
+void print_problems(const Console& console, const std::vector<sim::Error>& problems) {
+    for (const sim::Error& problem : problems) {
+        console.err << "warning: " << problem.where << ": " << problem.what << " (" << problem.hint
+                    << ")\n";
+    }
+}
+
+void write_errors(sim::JsonWriter& json, std::string_view key, const ErrorFigures& figures) {
+    json.begin_object(key)
+        .member("median", figures.median)
+        .member("p90", figures.p90)
+        .member("bias", figures.bias)
+        .end_object();
+}
+
+void write_row_notes(sim::JsonWriter& json, const std::vector<sim::Assumption>& notes) {
+    json.begin_array("assumptions");
+    for (const sim::Assumption& note : notes) {
+        json.value(note);
+    }
+    json.end_array();
+}
+
+} // namespace shardplan::plan::cli
