@@ -67,7 +67,7 @@ Model<Scalar>::Model(const sim::ModelSpec& spec, ModelOptions options,
     : spec_(spec),
       options_(std::move(options)),
       kernels_(std::move(kernels)),
-      parameters_(parameter_table(spec), options_.storage) {
+      parameters_(parameter_table(spec, whole_model(spec)), options_.storage) {
     const sim::Part& trunk = *sim::trunk_of(spec_);
     const auto& table = parameters_.table();
     for (std::size_t i = 0; i < table.blocks.size(); ++i) {
@@ -110,7 +110,7 @@ void Model<Scalar>::embed(std::span<const Token> tokens, Pass<Scalar>& pass) con
     pass.blocks.resize(blocks_.size());
     Tensor<Scalar>& to = input_after(-1, pass);
     Scalar* out = to.write(arena_, options_.storage, options_.tokens() * hidden);
-    kernels_->embed(tokens, hidden, options_.sequence, parameters_.read(arena_, table.token_table),
+    kernels_->embed(tokens, hidden, options_.sequence, parameters_.read(arena_, *table.token_table),
                     table.position_table ? parameters_.read(arena_, *table.position_table)
                                          : Reading<Scalar>(nullptr),
                     out);
@@ -135,8 +135,8 @@ double Model<Scalar>::head(std::span<const Token> targets, Pass<Scalar>& pass, d
     const auto read = [&](std::optional<Index> i) {
         return i ? parameters_.read(arena_, *i) : Reading<Scalar>(nullptr);
     };
-    const Reading<Scalar> weights = parameters_.read(arena_, table.head);
-    Scalar* dhead = parameters_.gradient(table.head);
+    const Reading<Scalar> weights = parameters_.read(arena_, *table.head);
+    Scalar* dhead = parameters_.gradient(*table.head);
     if (!trunk.final_norm) {
         return kernels_->cross_entropy(shape, pass.output.read(), weights, targets, factor,
                                        gradient, dhead);
@@ -175,7 +175,7 @@ void Model<Scalar>::embed_backward(std::span<const Token> tokens, const Scalar* 
     const auto& table = parameters_.table();
     kernels_->embed_backward(
         tokens, sim::trunk_of(spec_)->hidden, options_.sequence, gradient,
-        parameters_.gradient(table.token_table),
+        parameters_.gradient(*table.token_table),
         table.position_table ? parameters_.gradient(*table.position_table) : nullptr);
 }
 

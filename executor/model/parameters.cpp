@@ -13,62 +13,160 @@ namespace {
 
 constexpr double deviation = 0.02;
 
+/// How rows and columns of a parameter are cut.
+struct Cut {
+    /// Sections of rows that are cut each on its own: queries, keys and values; gate and factor.
+    std::vector<Index> sections = {};
+    PartOf rows = {};
+    PartOf columns = {};
+};
+
 /// Appends parameters in order.
 class Adder {
 public:
-    explicit Adder(ParameterTable& table) : table_(table) {}
+    Adder(ParameterTable& table, const RankShare& share) : table_(table), share_(share) {}
 
-    Index matrix(std::string name, Index rows, Index columns, double scale = 1.0) {
-        return add({std::move(name), rows, columns, 0, Start::normal, deviation * scale, true});
+    void begin_unit(Index chunk) {
+        const auto first = static_cast<Index>(table_.parameters.size());
+        table_.units.push_back({first, 0, table_.count, 0, chunk});
     }
-    Index table(std::string name, Index rows, Index columns, bool decays) {
-        return add({std::move(name), rows, columns, 0, Start::normal, deviation, decays});
+    /// Cut by the tensor-parallel ranks.
+    Index matrix(std::string name, Index columns, Cut cut, double scale = 1.0) {
+        Parameter p = cut_out(std::move(name), columns, cut);
+        p.start = Start::normal;
+        p.deviation = deviation * scale;
+        p.decays = true;
+        p.split = share_.tp.parts > 1;
+        return add(std::move(p));
+    }
+    /// Of all experts, one after another; `cut` is that of one.
+    Index experts(std::string name, Index experts, Index columns, const Cut& cut,
+                  double scale = 1.0) {
+        const Index own = experts / share_.ep.parts;
+        Parameter one = cut_out(std::move(name), columns, cut);
+        Parameter all = one;
+        all.ranges.clear();
+        for (Index e = 0; e < own; ++e) {
+            for (const RowRange& range : one.ranges) {
+                all.ranges.push_back(
+                    {range.row + e * one.rows, range.rows,
+                     range.first_row + (share_.ep.part * own + e) * one.whole_rows});
+            }
+        }
+        all.rows *= own;
+        all.whole_rows *= experts;
+        all.deviation = deviation * scale;
+        all.decays = true;
+        all.holders = Holders::expert;
+        all.split = share_.etp.parts > 1;
+        return add(std::move(all));
+    }
+    /// Held whole by every tensor-parallel rank.
+    Index whole(std::string name, Index rows, Index columns, Start start, bool decays,
+                bool tokens_split) {
+        Parameter p = cut_out(std::move(name), columns, {{rows}});
+        p.start = start;
+        p.deviation = start == Start::normal ? deviation : 0.0;
+        p.decays = decays;
+        p.tokens_split = tokens_split && share_.sp;
+        return add(std::move(p));
     }
     std::optional<Index> vector(bool present, std::string name, Index count, Start start) {
         if (!present) return std::nullopt;
-        return add({std::move(name), 1, count, 0, start, 0.0, false});
+        return whole(std::move(name), count, 1, start, false, true);
+    }
+    /// A bias that lies along the rows of a matrix cut by rows.
+    std::optional<Index> bias(bool present, std::string name, const Cut& cut) {
+        if (!present) return std::nullopt;
+        Parameter p = cut_out(std::move(name), 1, cut);
+        p.start = Start::zeros;
+        p.split = share_.tp.parts > 1;
+        return add(std::move(p));
+    }
+    /// Rows filled up so that every rank has as many.
+    Index vocabulary(std::string name, Index vocab, Index columns) {
+        const PartOf part = share_.tp;
+        const Index rows = (vocab + part.parts - 1) / part.parts;
+        Parameter p;
+        p.name = std::move(name);
+        p.rows = rows;
+        p.columns = columns;
+        p.whole_rows = vocab;
+        p.whole_columns = columns;
+        p.ranges = {{0, std::clamp<Index>(vocab - part.part * rows, 0, rows), part.part * rows}};
+        p.deviation = deviation;
+        p.decays = true;
+        p.split = part.parts > 1;
+        p.on_two_stages = share_.table_on_two_stages;
+        return add(std::move(p));
     }
 
 private:
+    static Parameter cut_out(std::string name, Index columns, const Cut& cut) {
+        Parameter p;
+        p.name = std::move(name);
+        p.rows = 0;
+        p.columns = columns / cut.columns.parts;
+        p.whole_rows = 0;
+        p.whole_columns = columns;
+        p.first_column = cut.columns.part * p.columns;
+        for (const Index section : cut.sections) {
+            const Index rows = section / cut.rows.parts;
+            p.ranges.push_back({p.rows, rows, p.whole_rows + cut.rows.part * rows});
+            p.rows += rows;
+            p.whole_rows += section;
+        }
+        return p;
+    }
     Index add(Parameter parameter) {
         parameter.offset = table_.count;
         table_.count += parameter.count();
+        table_.units.back().parameters += 1;
+        table_.units.back().count += parameter.count();
         table_.parameters.push_back(std::move(parameter));
         return static_cast<Index>(table_.parameters.size()) - 1;
     }
 
     ParameterTable& table_;
+    const RankShare& share_;
 };
 
-BlockParameters add_block(Adder& add, const sim::BlockKind& kind, Index hidden,
-                          const std::string& block, double into_residual) {
+BlockParameters add_block(Adder& add, const RankShare& share, const sim::BlockKind& kind,
+                          Index hidden, const std::string& block, double into_residual) {
     const sim::Attention& a = kind.attention;
     const sim::Ffn& f = kind.ffn;
     const sim::Norms& n = kind.norms;
     const Index queries = a.heads * a.qk_head_dim;
-    const Index qkv = queries + 2 * a.kv_heads * a.qk_head_dim;
-    const Index factors = f.gated ? 2 : 1;
+    const Index keys = a.kv_heads * a.qk_head_dim;
+    const Cut qkv{{queries, keys, keys}, share.tp, {}};
     BlockParameters p;
     p.attention_scale = add.vector(n.affine, block + "attention_norm.scale", hidden, Start::ones);
     p.attention_shift =
         add.vector(n.affine && n.bias, block + "attention_norm.shift", hidden, Start::zeros);
-    p.qkv = add.matrix(block + "qkv.weight", qkv, hidden);
-    p.qkv_bias = add.vector(a.qkv_bias, block + "qkv.bias", qkv, Start::zeros);
-    p.attention_out = add.matrix(block + "attention_out.weight", hidden, queries, into_residual);
+    p.qkv = add.matrix(block + "qkv.weight", hidden, qkv);
+    p.qkv_bias = add.bias(a.qkv_bias, block + "qkv.bias", qkv);
+    p.attention_out = add.matrix(block + "attention_out.weight", queries, {{hidden}, {}, share.tp},
+                                 into_residual);
     p.attention_out_bias =
         add.vector(a.out_bias, block + "attention_out.bias", hidden, Start::zeros);
     p.ffn_scale = add.vector(n.affine, block + "ffn_norm.scale", hidden, Start::ones);
     p.ffn_shift = add.vector(n.affine && n.bias, block + "ffn_norm.shift", hidden, Start::zeros);
+    const auto sections = [&](Index width) {
+        return f.gated ? std::vector<Index>{width, width} : std::vector<Index>{width};
+    };
     if (f.kind == sim::FfnKind::moe) {
-        p.router = add.matrix(block + "router.weight", f.experts, hidden);
-        p.up = add.matrix(block + "expert_up.weight", f.experts * factors * f.expert_width, hidden);
-        p.down = add.matrix(block + "expert_down.weight", f.experts * hidden, f.expert_width,
-                            into_residual);
+        p.router = add.whole(block + "router.weight", f.experts, hidden, Start::normal, true, true);
+        p.up = add.experts(block + "expert_up.weight", f.experts, hidden,
+                           {sections(f.expert_width), share.etp, {}});
+        p.down = add.experts(block + "expert_down.weight", f.experts, f.expert_width,
+                             {{hidden}, {}, share.etp}, into_residual);
         return p;
     }
-    p.up = add.matrix(block + "mlp_up.weight", factors * f.width, hidden);
-    p.up_bias = add.vector(f.bias, block + "mlp_up.bias", factors * f.width, Start::zeros);
-    p.down = add.matrix(block + "mlp_down.weight", hidden, f.width, into_residual);
+    const Cut up{sections(f.width), share.tp, {}};
+    p.up = add.matrix(block + "mlp_up.weight", hidden, up);
+    p.up_bias = add.bias(f.bias, block + "mlp_up.bias", up);
+    p.down =
+        add.matrix(block + "mlp_down.weight", f.width, {{hidden}, {}, share.tp}, into_residual);
     p.down_bias = add.vector(f.bias, block + "mlp_down.bias", hidden, Start::zeros);
     return p;
 }
@@ -93,29 +191,44 @@ std::size_t key_of(std::uint64_t seed, const std::string& name) {
 
 } // namespace
 
-ParameterTable parameter_table(const sim::ModelSpec& model) {
+ParameterTable parameter_table(const sim::ModelSpec& model, const RankShare& share) {
     const sim::Part& trunk = *sim::trunk_of(model);
     const sim::Embedding& e = model.embedding;
     const Index hidden = trunk.hidden;
-    const Index blocks = sim::block_count(trunk);
     const double into_residual =
-        1.0 / std::sqrt(2.0 * static_cast<double>(std::max<Index>(1, blocks)));
-    ParameterTable table;
-    Adder add(table);
-    table.token_table = add.table("token_table", e.vocab, hidden, true);
-    if (e.positions == sim::Positions::learned) {
-        table.position_table = add.table("position_table", e.position_rows, hidden, false);
-    }
-    for (Index i = 0; i < blocks; ++i) {
-        const auto kind = static_cast<std::size_t>(sim::kind_of_block(trunk, i));
-        table.blocks.push_back(add_block(add, model.block_kinds[kind], hidden,
-                                         "blocks." + std::to_string(i) + ".", into_residual));
-    }
+        1.0 / std::sqrt(2.0 * static_cast<double>(std::max<Index>(1, sim::block_count(trunk))));
     const bool scaled = trunk.final_norm && trunk.norm_affine;
-    table.final_scale = add.vector(scaled, "final_norm.scale", hidden, Start::ones);
-    table.final_shift =
-        add.vector(scaled && trunk.norm_bias, "final_norm.shift", hidden, Start::zeros);
-    table.head = e.tied ? table.token_table : add.table("head.weight", e.vocab, hidden, true);
+    ParameterTable table;
+    Adder add(table, share);
+    for (std::size_t c = 0; c < share.chunks.size(); ++c) {
+        const ChunkShare& chunk = share.chunks[c];
+        const auto number = static_cast<Index>(c);
+        if (chunk.embeds) {
+            add.begin_unit(number);
+            if (!table.token_table) {
+                table.token_table = add.vocabulary("token_table", e.vocab, hidden);
+            }
+            if (e.positions == sim::Positions::learned) {
+                table.position_table = add.whole("position_table", e.position_rows, hidden,
+                                                 Start::normal, false, true);
+            }
+        }
+        for (Index i = chunk.first; i < chunk.first + chunk.count; ++i) {
+            add.begin_unit(number);
+            const auto kind = static_cast<std::size_t>(sim::kind_of_block(trunk, i));
+            table.blocks.push_back(add_block(add, share, model.block_kinds[kind], hidden,
+                                             "blocks." + std::to_string(i) + ".", into_residual));
+        }
+        if (!chunk.has_head) continue;
+        add.begin_unit(number);
+        table.final_scale = add.vector(scaled, "final_norm.scale", hidden, Start::ones);
+        table.final_shift =
+            add.vector(scaled && trunk.norm_bias, "final_norm.shift", hidden, Start::zeros);
+        if (e.tied && !table.token_table) {
+            table.token_table = add.vocabulary("token_table", e.vocab, hidden);
+        }
+        table.head = e.tied ? *table.token_table : add.vocabulary("head.weight", e.vocab, hidden);
+    }
     return table;
 }
 
@@ -144,8 +257,16 @@ void Parameters<Scalar>::start(std::uint64_t seed) {
             continue;
         }
         const std::size_t key = key_of(seed, p.name);
-        for (Index i = 0; i < p.count(); ++i) {
-            at[i] = static_cast<Scalar>(p.deviation * normal(key, static_cast<std::uint64_t>(i)));
+        std::fill_n(at, p.count(), Scalar(0));
+        for (const RowRange& range : p.ranges) {
+            for (Index row = 0; row < range.rows; ++row) {
+                const Index first = (range.first_row + row) * p.whole_columns + p.first_column;
+                Scalar* to = at + (range.row + row) * p.columns;
+                for (Index column = 0; column < p.columns; ++column) {
+                    to[column] = static_cast<Scalar>(
+                        p.deviation * normal(key, static_cast<std::uint64_t>(first + column)));
+                }
+            }
         }
     }
     changed();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "executor/kernels/tensor.hpp"
+#include "executor/model/share.hpp"
 #include "simulator/spec/model.hpp"
 
 namespace shardplan::exec {
@@ -12,15 +13,43 @@ namespace shardplan::exec {
 /// How the values of a parameter start.
 enum class Start : std::uint8_t { zeros, ones, normal };
 
-/// One matrix or vector of the model. Linear maps are stored out x in; experts one after another.
+/// Consecutive rows of a rank's part, and where they lie in the whole parameter.
+struct RowRange {
+    Index row = 0;
+    Index rows = 0;
+    Index first_row = 0; ///< in the whole
+
+    friend bool operator==(const RowRange&, const RowRange&) = default;
+};
+
+/// Which ranks hold the same part of a parameter, beside those of other tensor-parallel ranks.
+enum class Holders : std::uint8_t {
+    dense,  ///< dp x cp: Group::dp_cp
+    expert, ///< Group::expert_dp
+};
+
+/// A rank's part of one matrix or vector of the model. Linear maps are stored out x in; experts one
+/// after another. Rows that no range names fill up the last part of a table: zeros that stay.
 struct Parameter {
     std::string name; ///< "blocks.3.qkv.weight"; stable, used in checkpoints
     Index rows = 1;
     Index columns = 0;
-    Index offset = 0; ///< elements from the start of all parameters
+    Index offset = 0; ///< elements from the start of all of this rank's parameters
     Start start = Start::normal;
     double deviation = 0.0; ///< of normal starts
     bool decays = false;    ///< matrices decay, biases, norms and tables of positions do not
+
+    Index whole_rows = 1;
+    Index whole_columns = 0;
+    Index first_column = 0; ///< in the whole
+    std::vector<RowRange> ranges;
+    Holders holders = Holders::dense;
+    /// Other tensor-parallel ranks hold other parts; else all hold the same.
+    bool split = false;
+    /// Held alike by all tensor-parallel ranks, of which each sees other tokens (sequence
+    /// parallel): their gradients are to be added up.
+    bool tokens_split = false;
+    bool on_two_stages = false; ///< the tied table, see RankShare
 
     [[nodiscard]] Index count() const { return rows * columns; }
 };
@@ -36,14 +65,27 @@ struct BlockParameters {
     std::optional<Index> up_bias, down_bias;
 };
 
-/// All parameters in the order of the forward pass, without gaps.
+/// Parameters that are gathered and released together: those of a block, of the tables, or of the
+/// final norm and the head. Consecutive in the table.
+struct ParameterUnit {
+    Index first = 0; ///< number of its first parameter
+    Index parameters = 0;
+    Index offset = 0; ///< elements
+    Index count = 0;
+    Index chunk = 0;
+
+    friend bool operator==(const ParameterUnit&, const ParameterUnit&) = default;
+};
+
+/// All parameters of a rank, chunk by chunk in the order of the forward pass, without gaps.
 struct ParameterTable {
     std::vector<Parameter> parameters;
-    std::vector<BlockParameters> blocks;
-    Index token_table = 0;
+    std::vector<ParameterUnit> units;    ///< ends without parameters have one of none
+    std::vector<BlockParameters> blocks; ///< chunk by chunk
+    std::optional<Index> token_table;    ///< where a chunk embeds, and with a tied head
     std::optional<Index> position_table;
     std::optional<Index> final_scale, final_shift;
-    Index head = 0; ///< = token_table if tied
+    std::optional<Index> head; ///< = token_table if tied
     Index count = 0;
 
     [[nodiscard]] const Parameter& operator[](Index i) const {
@@ -53,7 +95,7 @@ struct ParameterTable {
 
 /// Of a model that `check_model` accepts. Deviations: 0.02, maps that write into the residual
 /// stream 0.02 / sqrt(2 x blocks). Source: GPT-2 (Radford et al. 2019), section 2.3.
-ParameterTable parameter_table(const sim::ModelSpec& model);
+ParameterTable parameter_table(const sim::ModelSpec& model, const RankShare& share);
 
 /// Values and gradients of all parameters of a rank.
 template <class Scalar>
@@ -70,7 +112,7 @@ public:
     void changed();
     void clear_gradients();
     /// Starting values from a number: those of an element depend on the seed, the parameter's name
-    /// and its place in it alone, so that every split of the model starts alike.
+    /// and its place in the whole alone, so that every split of the model starts alike.
     void start(std::uint64_t seed);
 
     /// Values as operators read them.
