@@ -77,14 +77,51 @@ void Block<Scalar>::linear_forward(Index weight, Number bias, const Scalar* x,
 }
 
 template <class Scalar>
-void Block<Scalar>::linear_backward(Index weight, Number bias, const Scalar* x, const Scalar* dy,
-                                    Scalar* dx) const {
+void Block<Scalar>::weight_gradient(Index weight, Number bias, const std::vector<Index>& offsets,
+                                    const Scalar* x, const Scalar* dy) const {
     const Parameter& w = work_.parameters->table()[weight];
     Kernels<Scalar>& run = *work_.kernels;
-    run.product(ProductForm::nn, {tokens_, w.columns, w.rows}, dy, weights(weight), dx, false);
-    run.product(ProductForm::tn, {w.rows, w.columns, tokens_}, dy, x,
-                work_.parameters->gradient(weight), true);
+    Scalar* gradient = work_.parameters->gradient(weight);
+    if (!offsets.empty()) {
+        const Index rows = w.rows / (static_cast<Index>(offsets.size()) - 1);
+        run.grouped_product(ProductForm::tn, offsets, {rows, w.columns, 0}, dy, x, gradient, true);
+        return;
+    }
+    run.product(ProductForm::tn, {w.rows, w.columns, tokens_}, dy, x, gradient, true);
     if (bias) run.sum_rows(tokens_, w.rows, dy, work_.parameters->gradient(*bias));
+}
+
+template <class Scalar>
+void Block<Scalar>::linear_backward(Index weight, Number bias, Tensor<Scalar>& x, const Scalar* dy,
+                                    Scalar* dx, DeferredWeights<Scalar>* deferred) const {
+    const Parameter& w = work_.parameters->table()[weight];
+    work_.kernels->product(ProductForm::nn, {tokens_, w.columns, w.rows}, dy, weights(weight), dx,
+                           false);
+    finish_linear_backward(weight, bias, {}, x, {dy, static_cast<std::size_t>(tokens_ * w.rows)},
+                           deferred);
+}
+
+template <class Scalar>
+void Block<Scalar>::finish_linear_backward(Index weight, Number bias,
+                                           const std::vector<Index>& offsets, Tensor<Scalar>& x,
+                                           std::span<const Scalar> dy,
+                                           DeferredWeights<Scalar>* deferred) const {
+    if (deferred == nullptr) {
+        weight_gradient(weight, bias, offsets, x.read(), dy.data());
+        x.release();
+        return;
+    }
+    Scratch<Scalar> kept(*work_.arena, static_cast<Index>(dy.size()));
+    std::copy(dy.begin(), dy.end(), kept.data());
+    deferred->push_back({weight, bias, offsets, std::move(x), std::move(kept)});
+}
+
+template <class Scalar>
+void Block<Scalar>::weight_gradients(DeferredWeights<Scalar>& deferred) const {
+    for (WeightWork<Scalar>& w : deferred) {
+        weight_gradient(w.weight, w.bias, w.offsets, w.x.read(), w.dy.data());
+    }
+    deferred.clear();
 }
 
 template <class Scalar>
@@ -191,48 +228,54 @@ void Block<Scalar>::release_inner(BlockState<Scalar>& s) const {
 // ---- Backward ----------------------------------------------------------------------------------
 
 template <class Scalar>
-void Block<Scalar>::ffn_backward(BlockState<Scalar>& s, Scalar* gradient) const {
+void Block<Scalar>::ffn_backward(BlockState<Scalar>& s, Scalar* gradient,
+                                 DeferredWeights<Scalar>* deferred) const {
     const ActivationShape shape = activation_shape();
     Scratch<Scalar> dup(*work_.arena, tokens_ * shape.width * (shape.gated ? 2 : 1));
     {
         Scratch<Scalar> dactivated(*work_.arena, tokens_ * shape.width);
-        linear_backward(p_.down, p_.down_bias, s.activated.read(), gradient, dactivated.data());
-        s.activated.release();
+        linear_backward(p_.down, p_.down_bias, s.activated, gradient, dactivated.data(), deferred);
         work_.kernels->activation_backward(shape, s.up.read(), dactivated.data(), dup.data());
         s.up.release();
     }
     Scratch<Scalar> dnormed(*work_.arena, tokens_ * hidden_);
-    linear_backward(p_.up, p_.up_bias, s.ffn_normed.read(), dup.data(), dnormed.data());
+    linear_backward(p_.up, p_.up_bias, s.ffn_normed, dup.data(), dnormed.data(), deferred);
     norm_backward(p_.ffn_scale, p_.ffn_shift, s.middle, s.ffn_stats, dnormed.data(), gradient);
 }
 
 template <class Scalar>
-void Block<Scalar>::attention_backward(BlockState<Scalar>& s, Scalar* gradient) const {
+void Block<Scalar>::attention_backward(BlockState<Scalar>& s, Scalar* gradient,
+                                       DeferredWeights<Scalar>* deferred) const {
     const sim::Attention& a = kind_.attention;
     Scratch<Scalar> dqkv(*work_.arena, tokens_ * qkv_width_);
     {
         Scratch<Scalar> dattended(*work_.arena, tokens_ * q_width_);
-        linear_backward(p_.attention_out, p_.attention_out_bias, s.attended.read(), gradient,
-                        dattended.data());
+        // the values are needed once more after the map that took them in
+        Tensor<Scalar>& out = s.attended;
+        const Parameter& w = work_.parameters->table()[p_.attention_out];
+        work_.kernels->product(ProductForm::nn, {tokens_, w.columns, w.rows}, gradient,
+                               weights(p_.attention_out), dattended.data(), false);
         const Reading<Scalar> q = s.qkv.read();
         Scalar* dq = dqkv.data();
         work_.kernels->attention_backward(
-            attention_shape(), q, q + q_width_, q + q_width_ + kv_width_, s.attended.read(),
-            s.lse.read(), dattended.data(), dq, dq + q_width_, dq + q_width_ + kv_width_);
+            attention_shape(), q, q + q_width_, q + q_width_ + kv_width_, out.read(), s.lse.read(),
+            dattended.data(), dq, dq + q_width_, dq + q_width_ + kv_width_);
+        finish_linear_backward(p_.attention_out, p_.attention_out_bias, {}, out,
+                               {gradient, static_cast<std::size_t>(tokens_ * w.rows)}, deferred);
     }
-    s.attended.release();
     s.qkv.release();
     if (a.rope_dim > 0) {
         work_.kernels->rotate(rotary_shape(a.heads + a.kv_heads), true, dqkv.data());
     }
     Scratch<Scalar> dnormed(*work_.arena, tokens_ * hidden_);
-    linear_backward(p_.qkv, p_.qkv_bias, s.attention_normed.read(), dqkv.data(), dnormed.data());
+    linear_backward(p_.qkv, p_.qkv_bias, s.attention_normed, dqkv.data(), dnormed.data(), deferred);
     norm_backward(p_.attention_scale, p_.attention_shift, s.input, s.attention_stats,
                   dnormed.data(), gradient);
 }
 
 template <class Scalar>
-void Block<Scalar>::backward(BlockState<Scalar>& s, Scalar* gradient, double balance_factor) const {
+void Block<Scalar>::backward(BlockState<Scalar>& s, Scalar* gradient, double balance_factor,
+                             DeferredWeights<Scalar>* deferred) const {
     if (recompute_ == Recompute::full) {
         attention_half(s);
         ffn_inner(s);
@@ -240,11 +283,11 @@ void Block<Scalar>::backward(BlockState<Scalar>& s, Scalar* gradient, double bal
         attend(s);
     }
     if (routes()) {
-        experts_backward(s, gradient, balance_factor);
+        experts_backward(s, gradient, balance_factor, deferred);
     } else {
-        ffn_backward(s, gradient);
+        ffn_backward(s, gradient, deferred);
     }
-    attention_backward(s, gradient);
+    attention_backward(s, gradient, deferred);
     release_inner(s);
     s.input.release();
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "executor/kernels/kernels.hpp"
@@ -52,6 +54,18 @@ struct BlockState {
     [[nodiscard]] Routing routing() { return {expert.data(), place.data(), offsets.data()}; }
 };
 
+/// Gradients of weights that a backward pass has left for later: one linear map each.
+template <class Scalar>
+struct WeightWork {
+    Index weight = 0;
+    std::optional<Index> bias;
+    std::vector<Index> offsets; ///< of experts: rows of each; else empty
+    Tensor<Scalar> x;           ///< what went in
+    Scratch<Scalar> dy;         ///< gradient of what came out
+};
+template <class Scalar>
+using DeferredWeights = std::vector<WeightWork<Scalar>>;
+
 /// One transformer block: forward and backward written out. Gradients of parameters are added up.
 template <class Scalar>
 class Block {
@@ -63,16 +77,28 @@ public:
     /// but the input if `keep` is false.
     void forward(BlockState<Scalar>& state, Tensor<Scalar>& output, bool keep) const;
     /// `gradient`: of the output when called, of the input on return. `balance_factor`: of the
-    /// load-balance loss. Releases the state.
-    void backward(BlockState<Scalar>& state, Scalar* gradient, double balance_factor) const;
+    /// load-balance loss. Releases the state. With `deferred`, gradients of linear maps are left to
+    /// `weight_gradients`; those of norms are not.
+    void backward(BlockState<Scalar>& state, Scalar* gradient, double balance_factor,
+                  DeferredWeights<Scalar>* deferred) const;
+    /// Does what a backward pass has left, in the same order, and releases it.
+    void weight_gradients(DeferredWeights<Scalar>& deferred) const;
 
 private:
     using Number = std::optional<Index>;
 
     void linear_forward(Index weight, Number bias, const Scalar* x, const Scalar* residual,
                         Scalar* y) const;
-    void linear_backward(Index weight, Number bias, const Scalar* x, const Scalar* dy,
-                         Scalar* dx) const;
+    /// The gradient of the input. Those of weight and bias are added up, or left in `deferred` with
+    /// `x`, which is released otherwise.
+    void linear_backward(Index weight, Number bias, Tensor<Scalar>& x, const Scalar* dy, Scalar* dx,
+                         DeferredWeights<Scalar>* deferred) const;
+    /// What is left after the gradient of the input: gradients of weight and bias now, or later.
+    void finish_linear_backward(Index weight, Number bias, const std::vector<Index>& offsets,
+                                Tensor<Scalar>& x, std::span<const Scalar> dy,
+                                DeferredWeights<Scalar>* deferred) const;
+    void weight_gradient(Index weight, Number bias, const std::vector<Index>& offsets,
+                         const Scalar* x, const Scalar* dy) const;
     void norm_forward(Number scale, Number shift, const Tensor<Scalar>& x, Tensor<Scalar>& stats,
                       Tensor<Scalar>& y) const;
     void norm_backward(Number scale, Number shift, const Tensor<Scalar>& x,
@@ -81,9 +107,12 @@ private:
     void attention_half(BlockState<Scalar>& state) const;
     void ffn_inner(BlockState<Scalar>& state) const;
     void experts_inner(BlockState<Scalar>& state) const;
-    void ffn_backward(BlockState<Scalar>& state, Scalar* gradient) const;
-    void experts_backward(BlockState<Scalar>& state, Scalar* gradient, double balance_factor) const;
-    void attention_backward(BlockState<Scalar>& state, Scalar* gradient) const;
+    void ffn_backward(BlockState<Scalar>& state, Scalar* gradient,
+                      DeferredWeights<Scalar>* deferred) const;
+    void experts_backward(BlockState<Scalar>& state, Scalar* gradient, double balance_factor,
+                          DeferredWeights<Scalar>* deferred) const;
+    void attention_backward(BlockState<Scalar>& state, Scalar* gradient,
+                            DeferredWeights<Scalar>* deferred) const;
     void release_inner(BlockState<Scalar>& state) const;
     [[nodiscard]] Reading<Scalar> weights(Index i) const;
     [[nodiscard]] NormShape norm_shape() const;

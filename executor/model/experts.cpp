@@ -41,15 +41,14 @@ void Block<Scalar>::experts_inner(BlockState<Scalar>& s) const {
 }
 
 template <class Scalar>
-void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient,
-                                     double balance_factor) const {
+void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient, double balance_factor,
+                                     DeferredWeights<Scalar>* deferred) const {
     const RouterShape shape = router_shape();
     const ActivationShape active = activation_shape();
     const Index choices = shape.rows * shape.top_k;
     const Index up_width = active.width * (active.gated ? 2 : 1);
     Kernels<Scalar>& run = *work_.kernels;
     Arena& arena = *work_.arena;
-    Parameters<Scalar>& parameters = *work_.parameters;
     Scratch<Scalar> dweights(arena, choices);
     Scratch<Scalar> drows(arena, choices * hidden_); // of the experts' outputs, then their inputs
     run.combine_backward(shape, hidden_, s.routing(), s.weights.read(), s.expert_out.read(),
@@ -59,26 +58,29 @@ void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient,
         Scratch<Scalar> dup(arena, choices * up_width);
         run.grouped_product(ProductForm::nn, s.offsets, {0, active.width, hidden_}, drows.data(),
                             weights(p_.down), dactivated.data(), false);
-        run.grouped_product(ProductForm::tn, s.offsets, {hidden_, active.width, 0}, drows.data(),
-                            s.activated.read(), parameters.gradient(p_.down), true);
+        finish_linear_backward(p_.down, std::nullopt, s.offsets, s.activated,
+                               {drows.data(), static_cast<std::size_t>(choices * hidden_)},
+                               deferred);
         run.activation_backward(active, s.up.read(), dactivated.data(), dup.data());
         run.grouped_product(ProductForm::nn, s.offsets, {0, hidden_, up_width}, dup.data(),
                             weights(p_.up), drows.data(), false);
-        run.grouped_product(ProductForm::tn, s.offsets, {up_width, hidden_, 0}, dup.data(),
-                            s.sorted.read(), parameters.gradient(p_.up), true);
+        finish_linear_backward(p_.up, std::nullopt, s.offsets, s.sorted,
+                               {dup.data(), static_cast<std::size_t>(choices * up_width)},
+                               deferred);
     }
     Scratch<Scalar> dlogits(arena, shape.rows * shape.experts);
     run.route_backward(shape, s.probabilities.read(), s.weights.read(), s.routing(),
                        dweights.data(), balance_factor, dlogits.data());
     Scratch<Scalar> dnormed(arena, tokens_ * hidden_);
-    linear_backward(*p_.router, std::nullopt, s.ffn_normed.read(), dlogits.data(), dnormed.data());
+    linear_backward(*p_.router, std::nullopt, s.ffn_normed, dlogits.data(), dnormed.data(),
+                    deferred);
     run.dispatch_backward(shape, hidden_, s.routing(), drows.data(), dnormed.data());
     norm_backward(p_.ffn_scale, p_.ffn_shift, s.middle, s.ffn_stats, dnormed.data(), gradient);
 }
 
 #define SHARDPLAN_INSTANTIATE(S)                                 \
     template void Block<S>::experts_inner(BlockState<S>&) const; \
-    template void Block<S>::experts_backward(BlockState<S>&, S*, double) const;
+    template void Block<S>::experts_backward(BlockState<S>&, S*, double, DeferredWeights<S>*) const;
 SHARDPLAN_INSTANTIATE(float)
 SHARDPLAN_INSTANTIATE(double)
 #undef SHARDPLAN_INSTANTIATE

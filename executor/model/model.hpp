@@ -9,11 +9,13 @@
 
 namespace shardplan::exec {
 
-/// Activations of one micro-batch; may be used again for the next.
+/// Activations of one micro-batch in one chunk; may be used again for the next.
 template <class Scalar>
 struct Pass {
+    Index chunk = 0;
     std::vector<BlockState<Scalar>> blocks;
-    Tensor<Scalar> output; ///< of the last block
+    Tensor<Scalar> output;            ///< of the last block
+    DeferredWeights<Scalar> deferred; ///< what a backward pass has left
 };
 
 /// What a micro-batch's loss is multiplied with in the gradient.
@@ -27,12 +29,16 @@ struct Loss {
     double balance = 0.0; ///< load-balance losses of all blocks, before their factor
 };
 
-/// A decoder on one rank: parameters, and the passes of a training step over them.
+/// What a rank holds of a decoder: parameters, and the passes of a training step over them.
 template <class Scalar>
 class Model {
 public:
-    /// Refuses by name what it cannot train. 16-bit storage needs Scalar = float.
+    /// All of it. Refuses by name what it cannot train. 16-bit storage needs Scalar = float.
     static sim::Result<std::unique_ptr<Model>> make(const sim::ModelSpec& spec,
+                                                    const ModelOptions& options,
+                                                    std::shared_ptr<Kernels<Scalar>> kernels);
+    /// A rank's share.
+    static sim::Result<std::unique_ptr<Model>> make(const sim::ModelSpec& spec, RankShare share,
                                                     const ModelOptions& options,
                                                     std::shared_ptr<Kernels<Scalar>> kernels);
     Model(const Model&) = delete;
@@ -42,6 +48,9 @@ public:
     [[nodiscard]] const ModelOptions& options() const { return options_; }
     [[nodiscard]] Arena& arena() { return arena_; }
     [[nodiscard]] Kernels<Scalar>& kernels() { return *kernels_; }
+    [[nodiscard]] const RankShare& share() const { return share_; }
+    /// Elements of what one chunk hands on to the next.
+    [[nodiscard]] Index boundary() const;
 
     /// Forward, loss and backward pass of one micro-batch of micro_batch x sequence tokens; adds to
     /// the gradients. Tokens and targets lie in [0, vocab), else Error.
@@ -50,27 +59,46 @@ public:
     /// Loss alone.
     sim::Result<Loss> evaluate(std::span<const Token> tokens, std::span<const Token> targets);
 
-    // The parts of `train`, in order; a schedule calls them for several passes in turn.
+    /// Tokens of a micro-batch: their number, and that they lie in [0, vocab).
+    [[nodiscard]] sim::Status check(std::span<const Token> tokens, const char* where) const;
+
+    // The parts of `train`, in order; a schedule calls them for several passes in turn. Blocks are
+    // counted from the first of the pass's chunk.
+    /// A pass begins in a chunk that embeds.
     void embed(std::span<const Token> tokens, Pass<Scalar>& pass) const;
+    /// Or with what another chunk has handed on: `boundary()` values that the caller writes, then
+    /// `begun`.
+    Scalar* begin(Index chunk, Pass<Scalar>& pass) const;
+    void begun(Pass<Scalar>& pass) const;
     void forward(Index block, Pass<Scalar>& pass, bool keep) const;
+    /// What the chunk hands on.
+    [[nodiscard]] Reading<Scalar> handed_on(const Pass<Scalar>& pass) const {
+        return pass.output.read();
+    }
     /// Loss, and unless null the gradient of the last block's output.
     double head(std::span<const Token> targets, Pass<Scalar>& pass, double factor,
                 Scalar* gradient) const;
-    void backward(Index block, Pass<Scalar>& pass, Scalar* gradient, double balance_factor) const;
+    /// `defer`: gradients of linear maps are left in the pass.
+    void backward(Index block, Pass<Scalar>& pass, Scalar* gradient, double balance_factor,
+                  bool defer = false) const;
     void embed_backward(std::span<const Token> tokens, const Scalar* gradient) const;
+    /// Does what the backward passes of the chunk have left.
+    void weight_gradients(Pass<Scalar>& pass) const;
 
 private:
-    Model(const sim::ModelSpec& spec, ModelOptions options,
+    Model(const sim::ModelSpec& spec, RankShare share, ModelOptions options,
           std::shared_ptr<Kernels<Scalar>> kernels);
-    [[nodiscard]] sim::Status check(std::span<const Token> tokens, const char* where) const;
+    [[nodiscard]] const Block<Scalar>& block_of(Index block, const Pass<Scalar>& pass) const;
     [[nodiscard]] Tensor<Scalar>& input_after(Index block, Pass<Scalar>& pass) const;
 
     sim::ModelSpec spec_;
+    RankShare share_;
     ModelOptions options_;
     std::shared_ptr<Kernels<Scalar>> kernels_;
     mutable Arena arena_; // before everything that gives memory back to it
     mutable Parameters<Scalar> parameters_;
     std::vector<Block<Scalar>> blocks_;
+    std::vector<Index> first_block_; ///< of each chunk, in `blocks_`
     Pass<Scalar> pass_;
 };
 
