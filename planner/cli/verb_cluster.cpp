@@ -43,13 +43,6 @@ std::vector<KnownGroup> known_groups(const sim::Cluster& cluster,
     return out;
 }
 
-std::int64_t node_count(const sim::Cluster& cluster) {
-    std::int64_t nodes = 0;
-    for (const sim::NodeGroup& group : cluster.node_groups) {
-        nodes += group.count;
-    }
-    return nodes;
-}
 
 std::int64_t nic_count(const sim::Cluster& cluster) {
     std::int64_t nics = 0;
