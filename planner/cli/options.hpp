@@ -64,6 +64,7 @@ struct ClusterOptions {
     std::optional<std::int64_t> gpus;
     std::vector<std::string> sets;
     ImportOptions import = {};
+    std::string between = {}; ///< "0,9": the way between two devices
 };
 
 struct ListOptions {
