@@ -80,6 +80,35 @@ Error refuse(const Cluster& cluster, std::int64_t gpus, const Steps& steps,
     return Error{ErrorCode::bad_input, std::string(where), std::move(what), "write " + nearest};
 }
 
+/// Cuts a torus to its first `nodes` nodes: whole rows, planes and so on of one dimension, which is
+/// an open line then, as the links that would close it lead to other nodes. A cluster that grows
+/// gets more of the last dimension.
+Status fit_torus(Fabric& fabric, std::int64_t nodes, std::int64_t devices, std::string_view where) {
+    std::int64_t below = 1;
+    for (std::size_t i = 0; i < fabric.torus.size(); ++i) {
+        TorusDimension& dimension = fabric.torus[i];
+        const bool is_last = i + 1 == fabric.torus.size();
+        if (nodes > below * dimension.nodes && !is_last) {
+            below *= dimension.nodes;
+            continue;
+        }
+        const std::int64_t rest = nodes % below;
+        if (rest != 0) {
+            const std::string lower = std::to_string((nodes - rest) * devices);
+            const std::string upper = std::to_string((nodes - rest + below) * devices);
+            return Error{ErrorCode::bad_input, std::string(where),
+                         std::to_string(nodes) + " nodes are no whole number of parts of the " +
+                             "torus, of " + std::to_string(below) + " nodes each",
+                         "write " + lower + " or " + upper};
+        }
+        dimension.wraps = dimension.wraps && nodes / below >= dimension.nodes;
+        dimension.nodes = nodes / below;
+        fabric.torus.resize(i + 1);
+        break;
+    }
+    return Done{};
+}
+
 /// The first `gpus` devices of one node.
 Result<Cluster> part_of_node(Cluster cluster, std::int64_t gpus, std::string_view where) {
     cluster.node_groups.resize(1);
@@ -96,6 +125,7 @@ Result<Cluster> part_of_node(Cluster cluster, std::int64_t gpus, std::string_vie
     }
     group.count = 1;
     group.node.devices = gpus;
+    cluster.fabric.torus.clear();
     // An explicit graph describes the whole node; of a part it keeps the first devices.
     std::vector<std::string> gone;
     std::int64_t kept = 0;
@@ -221,6 +251,11 @@ Result<Cluster> resize(Cluster cluster, std::int64_t gpus, std::string_view wher
             cluster.node_groups.resize(i + 1);
         }
     }
+    if (Status status = fit_torus(cluster.fabric, node_count(cluster),
+                                  cluster.node_groups.back().node.devices, where);
+        !status) {
+        return status.error();
+    }
     return cluster;
 }
 
@@ -246,6 +281,9 @@ std::string summary(const Cluster& cluster) {
     }
     if (cluster.fabric.kind != FabricKind::none) {
         text += " " + std::string(name_of(cluster.fabric.kind));
+    }
+    for (std::size_t i = 0; i < cluster.fabric.torus.size(); ++i) {
+        text += (i == 0 ? ", torus " : " x ") + group_digits(cluster.fabric.torus[i].nodes);
     }
     return text;
 }
