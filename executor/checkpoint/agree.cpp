@@ -27,7 +27,8 @@ void describe(sim::FieldVisitor& v, SentError& x) {
 std::string write_error(const Status& status) {
     if (status) return {};
     const Error& error = status.error();
-    const SentError sent{static_cast<std::int64_t>(error.code), error.where, error.what, error.hint};
+    const SentError sent{static_cast<std::int64_t>(error.code), error.where, error.what,
+                         error.hint};
     return sim::write_described(sent, sim::Indent::compact);
 }
 

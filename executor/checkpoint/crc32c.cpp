@@ -34,9 +34,37 @@ constexpr Tables make_tables() {
 
 constexpr Tables tables = make_tables();
 
+#if defined(__x86_64__)
+/// By the processor's instruction for just this polynomial, several times as fast as tables are.
+__attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::span<const std::byte> bytes,
+                                                               std::uint32_t before) {
+    std::uint64_t sum = ~before;
+    const std::byte* at = bytes.data();
+    std::size_t left = bytes.size();
+    for (; left >= width; left -= width, at += width) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, at, width);
+        sum = __builtin_ia32_crc32di(sum, word);
+    }
+    auto last = static_cast<std::uint32_t>(sum);
+    for (; left > 0; --left, ++at) {
+        last = __builtin_ia32_crc32qi(last, static_cast<unsigned char>(*at));
+    }
+    return ~last;
+}
+#endif
+
 } // namespace
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) {
+#if defined(__x86_64__)
+    static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
+    if (has_instruction) return by_instruction(bytes, before);
+#endif
+    return crc32c_by_tables(bytes, before);
+}
+
+std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes, std::uint32_t before) {
     std::uint32_t sum = ~before;
     const std::byte* at = bytes.data();
     std::size_t left = bytes.size();

@@ -128,7 +128,8 @@ Result<Staging> stage(const std::string& directory, Index step) {
     }
     Staging staging{std::move(*locked), directory, "", ""};
     staging.name = fmt::format("{}{:06}{}{}", name_start, number + 1, step_start, step);
-    staging.folder = fmt::format("{}/{}{}", directory, saving_start, staging.name);
+    // With the process number: a rank of a run that died may still be writing into its own.
+    staging.folder = fmt::format("{}/{}{}-{}", directory, saving_start, staging.name, ::getpid());
     fs::create_directory(staging.folder, failed);
     if (failed) return cannot(staging.folder, "this folder cannot be made", failed);
     return staging;

@@ -1,10 +1,12 @@
 #include "executor/checkpoint/checkpoint.hpp"
 
-#include <fstream>
+#include <csignal>
+#include <functional>
 #include <set>
 
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 
 #include "executor/comm/threads.hpp"
 #include "tests/executor/checkpoint/states.hpp"
@@ -125,7 +127,7 @@ TEST(Checkpoint, OfARunThatStillSavesIsNotDisturbed) {
     EXPECT_TRUE(save_state(folder.path(), Split::rows, 2, 2));
 }
 
-TEST(Checkpoint, ThatOneRankCannotWriteIsNobodysAndLeavesTheOneBefore) {
+TEST(Checkpoint, ThatRanksDisagreeAboutIsNobodysAndLeavesTheOneBefore) {
     const TemporaryFolder folder;
     ASSERT_TRUE(save_state(folder.path(), Split::flat, 3, 1));
     const auto body = [&](exec::Communicator& world) -> exec::Status {
@@ -143,6 +145,49 @@ TEST(Checkpoint, ThatOneRankCannotWriteIsNobodysAndLeavesTheOneBefore) {
                   "tensor)");
     }
     EXPECT_TRUE(load_state(folder.path(), Split::rows, 2, 1));
+}
+
+/// Files of this program cannot grow beyond `bytes`.
+class FileLimit {
+public:
+    explicit FileLimit(rlim_t bytes) : ignored_(std::signal(SIGXFSZ, SIG_IGN)) {
+        EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+        const rlimit now{bytes, before_.rlim_max};
+        EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &now), 0);
+    }
+    FileLimit(const FileLimit&) = delete;
+    FileLimit& operator=(const FileLimit&) = delete;
+    ~FileLimit() {
+        ::setrlimit(RLIMIT_FSIZE, &before_);
+        std::signal(SIGXFSZ, ignored_);
+    }
+
+private:
+    rlimit before_{};
+    void (*ignored_)(int);
+};
+
+TEST(Checkpoint, ThatDoesNotFitOnTheDiskLeavesTheOneBeforeAndNothingElse) {
+    const TemporaryFolder folder;
+    ASSERT_TRUE(save_state(folder.path(), Split::replicated, 3, 1));
+    std::string said;
+    {
+        const FileLimit limit(100'000);
+        said = text_of(save_state(folder.path(), Split::replicated, 3, 2));
+    }
+    // Every rank has a third of the large tensor to write, so rank 0 is the first that fails.
+    EXPECT_EQ(said.substr(0, 8), "rank 0: ") << said;
+    EXPECT_NE(said.find("shard-00001-model-00001-of-00001.safetensors: this file cannot be "
+                        "written: File too large"),
+              std::string::npos)
+        << said;
+    EXPECT_TRUE(load_state(folder.path(), Split::rows, 2, 1));
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder.path())) {
+        names.insert(entry.path().filename());
+    }
+    EXPECT_EQ(names, (std::set<std::string>{".lock", "latest", "save-000001-step-1"}));
+    EXPECT_TRUE(save_state(folder.path(), Split::replicated, 3, 2));
 }
 
 /// What a rank is told that saves parts changed by `spoil`.
