@@ -58,8 +58,7 @@ template <class Scalar>
 void StagePasses<Scalar>::loss(Index chunk, Index micro_batch) {
     Flight& f = flight(chunk, micro_batch);
     f.gradient = Scratch<Scalar>(model_->arena(), model_->boundary());
-    loss_.sum +=
-        model_->head(of(targets_, micro_batch), f.pass, factors_.token, f.gradient.data());
+    loss_.sum += model_->head(of(targets_, micro_batch), f.pass, factors_.token, f.gradient.data());
     f.pass.output.release();
 }
 
