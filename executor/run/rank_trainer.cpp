@@ -209,9 +209,6 @@ Status RankTrainer<Scalar>::do_task(const StageTask& task, TrainStep& out) {
         case sim::TaskKind::forward:
             passes_.forward(chunk, unit, micro_batch);
             break;
-        case sim::TaskKind::loss:
-            passes_.loss(chunk, micro_batch);
-            break;
         case sim::TaskKind::backward:
             passes_.backward(chunk, unit, micro_batch);
             break;
@@ -234,7 +231,7 @@ Status RankTrainer<Scalar>::do_task(const StageTask& task, TrainStep& out) {
             out.gradient_norm = report->gradient_norm;
             return sim::Done{};
         }
-        default:
+        default: // the loss: done with the head
             break;
     }
     return model_->failure();

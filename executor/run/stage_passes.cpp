@@ -50,16 +50,13 @@ void StagePasses<Scalar>::forward(Index chunk, Index unit, Index micro_batch) {
     } else if (block < share(chunk).count) {
         model_->forward(block, f.pass, true);
         loss_.balance += f.pass.blocks[static_cast<std::size_t>(block)].balance;
+    } else if (share(chunk).has_head) {
+        // with the loss and its gradient, so that all logits never exist
+        f.gradient = Scratch<Scalar>(model_->arena(), model_->boundary());
+        loss_.sum +=
+            model_->head(of(targets_, micro_batch), f.pass, factors_.token, f.gradient.data());
+        f.pass.output.release();
     }
-    // the head runs with the loss, so that all logits never exist
-}
-
-template <class Scalar>
-void StagePasses<Scalar>::loss(Index chunk, Index micro_batch) {
-    Flight& f = flight(chunk, micro_batch);
-    f.gradient = Scratch<Scalar>(model_->arena(), model_->boundary());
-    loss_.sum += model_->head(of(targets_, micro_batch), f.pass, factors_.token, f.gradient.data());
-    f.pass.output.release();
 }
 
 template <class Scalar>

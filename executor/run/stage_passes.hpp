@@ -26,9 +26,8 @@ public:
     Status start_step(std::vector<Token> tokens, std::vector<Token> targets);
     [[nodiscard]] const StageLoss& loss_of_step() const { return loss_; }
 
+    /// The head's pass is that of the loss too, and gives its gradient.
     void forward(Index chunk, Index unit, Index micro_batch);
-    /// Where a chunk ends with the head, after its units.
-    void loss(Index chunk, Index micro_batch);
     void backward(Index chunk, Index unit, Index micro_batch);
     void weight(Index chunk, Index unit, Index micro_batch);
 

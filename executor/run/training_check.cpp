@@ -44,8 +44,7 @@ Status check_sizes(const TrainingPlan& plan, Index ranks) {
 Status check_layout(const TrainingPlan& plan) {
     const sim::Layout& l = plan.layout;
     return check_rules(
-        {{l.pp > 1 || l.chunks > 1, "layout/pp", "pipelines are not run yet", "use pp1"},
-         {l.tp > 1, "layout/tp", "tensor parallelism is not run yet", "use tp1"},
+        {{l.tp > 1, "layout/tp", "tensor parallelism is not run yet", "use tp1"},
          {l.cp > 1, "layout/cp", "context parallelism is not run yet", "use cp1"},
          {l.ep > 1 || sim::etp_of(l) > 1, "layout/ep", "expert parallelism is not run yet",
           "use ep1"},
