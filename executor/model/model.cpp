@@ -52,27 +52,29 @@ template <class Scalar>
 sim::Result<std::unique_ptr<Model<Scalar>>> Model<Scalar>::make(
     const sim::ModelSpec& spec, const ModelOptions& options,
     std::shared_ptr<Kernels<Scalar>> kernels) {
-    return make(spec, whole_model(spec), options, std::move(kernels));
+    return make(spec, whole_model(spec), nullptr, options, std::move(kernels));
 }
 
 template <class Scalar>
 sim::Result<std::unique_ptr<Model<Scalar>>> Model<Scalar>::make(
-    const sim::ModelSpec& spec, RankShare share, const ModelOptions& options,
-    std::shared_ptr<Kernels<Scalar>> kernels) {
+    const sim::ModelSpec& spec, RankShare share, const LayoutGroups* groups,
+    const ModelOptions& options, std::shared_ptr<Kernels<Scalar>> kernels) {
     if (auto status = check_model(spec); !status) return std::move(status).error();
     if (auto status = check_options(spec, options); !status) return std::move(status).error();
     if (options.storage == Storage::bf16 && !std::is_same_v<Scalar, float>) {
         return Error{ErrorCode::unsupported, "options/storage",
                      "16-bit storage goes with computing in 32 bits", "use scalar storage"};
     }
-    return std::unique_ptr<Model>(new Model(spec, std::move(share), options, std::move(kernels)));
+    return std::unique_ptr<Model>(
+        new Model(spec, std::move(share), groups, options, std::move(kernels)));
 }
 
 template <class Scalar>
-Model<Scalar>::Model(const sim::ModelSpec& spec, RankShare share, ModelOptions options,
-                     std::shared_ptr<Kernels<Scalar>> kernels)
+Model<Scalar>::Model(const sim::ModelSpec& spec, RankShare share, const LayoutGroups* groups,
+                     ModelOptions options, std::shared_ptr<Kernels<Scalar>> kernels)
     : spec_(spec),
       share_(std::move(share)),
+      groups_(groups),
       options_(std::move(options)),
       kernels_(std::move(kernels)),
       parameters_(parameter_table(spec, share_), options_.storage) {
@@ -92,7 +94,8 @@ Model<Scalar>::Model(const sim::ModelSpec& spec, RankShare share, ModelOptions o
 
 template <class Scalar>
 Index Model<Scalar>::boundary() const {
-    return options_.tokens() * sim::trunk_of(spec_)->hidden;
+    const Index shared_by = share_.cp.parts * (share_.sp ? share_.tp.parts : 1);
+    return options_.tokens() / shared_by * sim::trunk_of(spec_)->hidden;
 }
 
 template <class Scalar>

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "executor/comm/layout_groups.hpp"
 #include "executor/model/block.hpp"
 #include "simulator/units/result.hpp"
 
@@ -37,8 +38,10 @@ public:
     static sim::Result<std::unique_ptr<Model>> make(const sim::ModelSpec& spec,
                                                     const ModelOptions& options,
                                                     std::shared_ptr<Kernels<Scalar>> kernels);
-    /// A rank's share.
+    /// A rank's share. `groups`: what it exchanges with the ranks that hold the rest of a layer
+    /// through; outlives the model. Null where it is alone.
     static sim::Result<std::unique_ptr<Model>> make(const sim::ModelSpec& spec, RankShare share,
+                                                    const LayoutGroups* groups,
                                                     const ModelOptions& options,
                                                     std::shared_ptr<Kernels<Scalar>> kernels);
     Model(const Model&) = delete;
@@ -49,7 +52,10 @@ public:
     [[nodiscard]] Arena& arena() { return arena_; }
     [[nodiscard]] Kernels<Scalar>& kernels() { return *kernels_; }
     [[nodiscard]] const RankShare& share() const { return share_; }
-    /// Elements of what one chunk hands on to the next.
+    /// Of the exchanges inside the passes: the first error, after which they are left out and what
+    /// the passes compute means nothing. To be asked after each call.
+    [[nodiscard]] sim::Status failure() const { return failure_; }
+    /// Elements of what one chunk hands on to the next: of the rows of this rank, see block.hpp.
     [[nodiscard]] Index boundary() const;
 
     /// Forward, loss and backward pass of one micro-batch of micro_batch x sequence tokens; adds to
@@ -86,13 +92,15 @@ public:
     void weight_gradients(Pass<Scalar>& pass) const;
 
 private:
-    Model(const sim::ModelSpec& spec, RankShare share, ModelOptions options,
-          std::shared_ptr<Kernels<Scalar>> kernels);
+    Model(const sim::ModelSpec& spec, RankShare share, const LayoutGroups* groups,
+          ModelOptions options, std::shared_ptr<Kernels<Scalar>> kernels);
     [[nodiscard]] const Block<Scalar>& block_of(Index block, const Pass<Scalar>& pass) const;
     [[nodiscard]] Tensor<Scalar>& input_after(Index block, Pass<Scalar>& pass) const;
 
     sim::ModelSpec spec_;
     RankShare share_;
+    const LayoutGroups* groups_;
+    sim::Status failure_ = sim::Done{};
     ModelOptions options_;
     std::shared_ptr<Kernels<Scalar>> kernels_;
     mutable Arena arena_; // before everything that gives memory back to it

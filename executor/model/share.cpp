@@ -95,6 +95,7 @@ sim::Result<RankShare> share_of(const sim::ModelSpec& model, const sim::Layout& 
     share.etp = place_in(layout, sim::Group::etp, rank);
     share.dp = place_in(layout, sim::Group::dp, rank);
     share.sp = layout.sp && layout.tp > 1;
+    share.cp_kind = layout.cp_kind;
     share.chunks = chunks_of(model, layout, tables, share.stage);
     share.mirrored = layout.schedule == sim::ScheduleKind::dual_pipe && layout.pp > 1;
     bool embeds = false;
