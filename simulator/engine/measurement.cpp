@@ -108,7 +108,7 @@ void describe(FieldVisitor& v, MeasuredStep& x) {
     field(v, {"step", "step", "Number of the step, from 1.", true, 1.0}, x.step);
     field(v, {"loss", "loss", "Mean cross entropy per token, natural units.", true}, x.loss);
     field(v,
-          {"seconds", "time", "From the end of the step before, on the slowest rank.", true, 0.0},
+          {"seconds", "time", "From begin to end on the slowest rank.", true, 0.0},
           x.seconds);
     field(v, {"tokens", "tokens", "Tokens of all ranks.", true, 1.0}, x.tokens);
 }

@@ -13,7 +13,7 @@
 /// What really happened in a training run, in the terms of an Estimate and a Simulation.
 namespace shardplan::sim {
 
-/// One optimizer step, from the end of the one before.
+/// One optimizer step.
 struct MeasuredStep {
     std::int64_t step = 0; ///< counted from 1
     double loss = 0.0;     ///< mean cross entropy per token, natural units
