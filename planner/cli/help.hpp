@@ -99,6 +99,16 @@ inline constexpr VerbHelp simulate = {
     "gpus, model, cluster, stack), a term of the layout or layout=...; several make one change.\n"
     "Exit code 1: the layout does not fit.\n"};
 
+inline constexpr VerbHelp run = {
+    "run", "train under a plan on CPUs, and compare the step with the estimate",
+    "  shardplan run plan.shardplan.json --data text.txt --steps 100\n"
+    "  shardplan run plan.shardplan.json --measure m.json --timeline\n"
+    "  shardplan run plan.shardplan.json --backend mpi --ranks 4 --hostfile hosts\n"
+    "The program shardplan-run-cpu trains, as one process with threads or under mpirun. Ctrl-C "
+    "ends\n"
+    "it after the step. With --json: its records, one JSON object per line, and one line that\n"
+    "compares. Exit code 0: done or stopped; 2: the input is wrong; 3: the run failed.\n"};
+
 inline constexpr VerbHelp completion = {"completion", "a script that completes command lines",
                                         "  source <(shardplan completion bash)\n"
                                         "  shardplan completion fish | source\n"};

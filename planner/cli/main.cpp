@@ -14,6 +14,7 @@
 #include "planner/cli/empty_value.hpp"
 #include "planner/cli/flags/analysis.hpp"
 #include "planner/cli/flags/measured.hpp"
+#include "planner/cli/flags/run.hpp"
 
 namespace {
 
@@ -226,6 +227,7 @@ int main(int argc, char** argv) {
     add_sweep(app, all);
     add_sensitivity(app, all);
     add_simulate(app, all);
+    add_run(app, all);
     add_calibrate(app, all);
     add_completion(app, all);
 

@@ -164,6 +164,16 @@ struct SimulateVerbOptions {
     std::int64_t most_events = 1'000'000'000;
 };
 
+struct RunVerbOptions {
+    std::string document;
+    std::int64_t plan = 1;
+    std::string backend = "threads";
+    std::optional<std::int64_t> ranks = {}; ///< absent: those of the plan
+    std::string hostfile = {};              ///< of mpirun
+    /// Flags of the program that trains, with their values, as typed: it checks them.
+    std::vector<std::string> passed = {};
+};
+
 /// What somebody adds to timings of collectives.
 struct TimingOptions {
     ClusterOptions machine = {}; ///< where they were taken; cluster empty: not given

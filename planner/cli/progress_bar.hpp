@@ -18,6 +18,8 @@ public:
     ProgressBar& operator=(const ProgressBar&) = delete;
 
     void report(const Progress& progress) override;
+    /// Takes the bar away before something is printed.
+    void wipe();
 
 private:
     std::ostream& out_;

@@ -32,6 +32,8 @@ int run_fit(const FitOptions& options, const Console& console);
 int run_calendar(const CalendarOptions& options, const Console& console);
 /// One step played event by event. "No": the layout does not fit.
 int run_simulate(const SimulateVerbOptions& options, const Console& console);
+/// Trains under a plan, in a program of its own, and compares the step with the estimate.
+int run_run(const RunVerbOptions& options, const Console& console);
 /// Published runs predicted and compared.
 int run_validate(const ValidateOptions& options, const Console& console);
 /// Constants fitted to published runs, or those of networks to timings of collectives.

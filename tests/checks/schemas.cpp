@@ -7,6 +7,7 @@
 
 #include "planner/analysis/calendar.hpp"
 #include "simulator/io/file.hpp"
+#include "simulator/io/measurement.hpp"
 #include "simulator/io/schema.hpp"
 #include "simulator/spec/scenario.hpp"
 
@@ -33,6 +34,7 @@ std::vector<Schema> all_schemas() {
         make<StackProfile>("stack", "Shardplan stack profile"),
         make<FabricProfile>("fabric", "Shardplan fabric profile"),
         make<Calibration>("calibration", "Shardplan calibration"),
+        make<MeasurementFile>("measurement", "Shardplan measurement"),
         make<shardplan::plan::Operations>("operations", "Shardplan figures of long runs"),
     };
 }

@@ -36,6 +36,7 @@ struct Everything {
     SweepOptions sweep;
     SensitivityOptions sensitivity;
     SimulateVerbOptions simulate;
+    RunVerbOptions run;
     ValidateOptions validate;
     CalibrateVerbOptions calibrate;
     std::function<int(const Console&)> verb;

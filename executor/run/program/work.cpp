@@ -1,0 +1,66 @@
+#include "executor/run/program/work.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include <sched.h>
+#include <unistd.h>
+
+#include "executor/run/program/stop_signal.hpp"
+#include "simulator/io/measurement.hpp"
+
+namespace shardplan::exec {
+namespace {
+
+/// Processors this process may use.
+long allowed_processors() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    return CPU_COUNT(&set);
+}
+
+/// Ranks that the launcher put on this machine; `otherwise` where it does not say.
+long ranks_on_this_machine(long otherwise) {
+    for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}) {
+        const char* text = std::getenv(name);
+        if (text != nullptr && *text != '\0') return std::max(1L, std::strtol(text, nullptr, 10));
+    }
+    return otherwise;
+}
+
+} // namespace
+
+void share_processors(const ProgramOptions& options, TrainingPlan& plan, bool launched) {
+    if (options.threads > 0) return;
+    const long allowed = allowed_processors();
+    const auto all = static_cast<long>(sim::rank_count(plan.layout));
+    const bool bound = launched && allowed < ::sysconf(_SC_NPROCESSORS_ONLN);
+    const long sharing = bound ? 1 : launched ? ranks_on_this_machine(all) : all;
+    plan.threads = static_cast<int>(std::max(1L, allowed / sharing));
+}
+
+std::map<std::string, std::string> build_versions() {
+    return {{"shardplan", SHARDPLAN_VERSION}, {"compiler", __VERSION__}};
+}
+
+Status do_work(Communicator& world, const ProgramOptions& options, const LoadedPlan& loaded,
+               const RecordSink& out) {
+    auto tokens = tokens_of(options, loaded.plan);
+    if (!tokens) return tokens.error();
+    RunControl control;
+    control.steps = options.steps;
+    control.measure = !options.measure.empty();
+    control.timeline = options.timeline;
+    control.stop = stop_was_asked;
+    const auto make = [&](Communicator& all) {
+        return Trainer::make(all, loaded.plan, std::move(*tokens));
+    };
+    const auto end = run_training(world, loaded.plan, loaded.names, control, make, out);
+    if (!end) return end.error();
+    if (!end->measurement) return sim::Done{};
+    return sim::write_measurement_file(options.measure, *end->measurement);
+}
+
+} // namespace shardplan::exec

@@ -1,0 +1,360 @@
+#include "executor/run/training_run.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "executor/run/rank_facts.hpp"
+#include "executor/run/recorder.hpp"
+#include "simulator/io/json.hpp"
+#include "simulator/spec/placement.hpp"
+
+namespace shardplan::exec {
+
+/// What one rank adds to a measurement; travels to rank 0 as text.
+struct RankReport {
+    sim::MeasuredRank rank;
+    std::vector<sim::MeasuredTask> tasks;
+    std::optional<sim::Timeline> timeline;
+    double clock_error = 0.0;
+};
+
+void describe(sim::FieldVisitor& v, RankReport& x) {
+    sim::field(v, {"rank", "rank", "What it held and sent.", true}, x.rank);
+    sim::field(v, {"tasks", "tasks", "What its spans name."}, x.tasks);
+    sim::field(v, {"timeline", "timeline", "Its last step."}, x.timeline);
+    sim::field(v, {"clock_error", "clock error", "Seconds."}, x.clock_error);
+}
+
+namespace {
+
+/// Longer timelines make files that nobody opens.
+constexpr std::size_t most_spans = 200'000;
+
+/// What every rank tells all others after a step.
+struct StepFacts {
+    double stop = 0.0;
+    double seconds = 0.0;
+    double communication = 0.0;
+    double held = 0.0; ///< bytes
+    double peak = 0.0; ///< bytes
+};
+constexpr std::size_t fact_count = 5;
+
+std::string today() {
+    const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    std::tm utc{};
+    ::gmtime_r(&now, &utc);
+    char text[32];
+    const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    return std::string(text, length);
+}
+
+std::int64_t sum_of(const std::array<std::int64_t, sim::tensor_kind_count>& bytes) {
+    std::int64_t sum = 0;
+    for (const std::int64_t b : bytes) {
+        sum += b;
+    }
+    return sum;
+}
+
+/// One rank's part in one run.
+class Run {
+public:
+    Run(Communicator& control_ranks, const TrainingPlan& plan, const RunNames& names,
+        const RunControl& control, const RecordSink& out)
+        : ranks_(control_ranks), plan_(plan), names_(names), control_(control), out_(out) {}
+
+    Status prepare();
+    Result<RunEnd> train(Trainer& trainer);
+    [[nodiscard]] SpanRecorder& recorder() { return recorder_; }
+
+private:
+    Result<std::vector<StepFacts>> exchange(const StepFacts& own);
+    void say_start();
+    void say_step(const TrainStep& step, const std::vector<StepFacts>& all);
+    void say_end(const RunEnd& end);
+    [[nodiscard]] RankReport report(Trainer& trainer) const;
+    Result<std::optional<sim::Measurement>> measure(Trainer& trainer);
+
+    Communicator& ranks_;
+    const TrainingPlan& plan_;
+    const RunNames& names_;
+    const RunControl& control_;
+    const RecordSink& out_;
+
+    SpanRecorder recorder_;
+    std::string date_ = today();
+    std::vector<std::string> hosts_;
+    ClockOffset clock_;
+    std::optional<sim::NoiseProbe> noise_;
+    std::vector<sim::MeasuredStep> steps_;
+    std::vector<sim::SecondsByKind> kinds_; ///< of each step, this rank
+    std::array<std::int64_t, sim::group_count> sent_before_{};
+};
+
+Status Run::prepare() {
+    auto hosts = hosts_of(ranks_);
+    if (!hosts) return hosts.error();
+    hosts_ = std::move(*hosts);
+    if (!control_.measure) return sim::Done{};
+    const auto clock = clock_against_first(ranks_, hosts_);
+    if (!clock) return clock.error();
+    clock_ = *clock;
+    if (control_.probe_seconds <= 0.0) return sim::Done{};
+    const auto noise = probe_noise(ranks_, control_.probe_seconds);
+    if (!noise) return noise.error();
+    noise_ = *noise;
+    return sim::Done{};
+}
+
+Result<std::vector<StepFacts>> Run::exchange(const StepFacts& own) {
+    const std::vector<double> mine = {own.stop, own.seconds, own.communication, own.held, own.peak};
+    std::vector<double> all(fact_count * static_cast<std::size_t>(ranks_.size()));
+    if (Status status = ranks_.all_gather(const_view(mine), view(all)); !status) {
+        return status.error();
+    }
+    std::vector<StepFacts> out;
+    for (std::size_t at = 0; at < all.size(); at += fact_count) {
+        out.push_back({all[at], all[at + 1], all[at + 2], all[at + 3], all[at + 4]});
+    }
+    return out;
+}
+
+double largest(const std::vector<StepFacts>& all, double StepFacts::*fact) {
+    double out = 0.0;
+    for (const StepFacts& one : all) {
+        out = std::max(out, one.*fact);
+    }
+    return out;
+}
+
+void Run::say_start() {
+    if (ranks_.rank() != 0) return;
+    sim::JsonWriter json(sim::Indent::compact);
+    json.begin_object()
+        .member("event", "start")
+        .member("program", names_.program)
+        .member("backend", names_.backend)
+        .member("ranks", ranks_.size())
+        .begin_array("hosts");
+    for (const std::string& host : std::set<std::string>(hosts_.begin(), hosts_.end())) {
+        json.value(host);
+    }
+    json.end_array()
+        .member("threads_per_rank", plan_.threads)
+        .member("plan", names_.plan)
+        .member("plan_hash", names_.plan_hash)
+        .member("model", names_.model)
+        .member("parameters", names_.parameters)
+        .member("layout", names_.layout)
+        .member("sequence", plan_.sequence)
+        .member("global_batch", plan_.global_batch)
+        .member("steps", control_.steps)
+        .member("date", date_)
+        .begin_object("versions");
+    for (const auto& [what, version] : names_.versions) {
+        json.member(what, version);
+    }
+    json.end_object().end_object();
+    out_(json.str());
+}
+
+void Run::say_step(const TrainStep& step, const std::vector<StepFacts>& all) {
+    if (ranks_.rank() != 0) return;
+    const double seconds = largest(all, &StepFacts::seconds);
+    double communication = 0.0;
+    for (const StepFacts& one : all) {
+        communication += one.communication / static_cast<double>(all.size());
+    }
+    sim::JsonWriter json(sim::Indent::compact);
+    json.begin_object()
+        .member("event", "step")
+        .member("step", step.step)
+        .member("loss", step.loss)
+        .member("seconds", seconds)
+        .member("tokens", step.tokens)
+        .member("tokens_per_second",
+                seconds > 0.0 ? static_cast<double>(step.tokens) / seconds : 0.0)
+        .member("gradient_norm", step.gradient_norm)
+        .member("rate", step.rate)
+        .member("communication_share", communication)
+        .member("memory_bytes", largest(all, &StepFacts::held))
+        .member("peak_memory_bytes", largest(all, &StepFacts::peak));
+    if (step.balance != 0.0) json.member("balance", step.balance);
+    json.end_object();
+    out_(json.str());
+}
+
+void Run::say_end(const RunEnd& end) {
+    if (ranks_.rank() != 0) return;
+    sim::Measurement m;
+    m.steps = steps_;
+    m.settling = steps_.size() > 1 ? 1 : 0;
+    const auto median = sim::median_step(m);
+    sim::JsonWriter json(sim::Indent::compact);
+    json.begin_object()
+        .member("event", "end")
+        .member("reason", end.stopped ? "stopped" : "done")
+        .member("steps", end.steps);
+    if (median) {
+        const sim::MeasuredStep& step = m.steps[*median];
+        json.member("median_step_seconds", step.seconds.value())
+            .member("tokens_per_second",
+                    step.seconds.value() > 0.0
+                        ? static_cast<double>(step.tokens) / step.seconds.value()
+                        : 0.0);
+    }
+    if (!steps_.empty()) {
+        json.member("first_loss", steps_.front().loss).member("last_loss", steps_.back().loss);
+    }
+    json.end_object();
+    out_(json.str());
+}
+
+RankReport Run::report(Trainer& trainer) const {
+    RankReport out;
+    sim::MeasuredRank& rank = out.rank;
+    rank.rank = ranks_.rank();
+    rank.stage = sim::coordinates_of(plan_.layout, ranks_.rank()).pp;
+    rank.host = hosts_[static_cast<std::size_t>(ranks_.rank())];
+    const RankMemory memory = trainer.memory();
+    for (std::size_t k = 0; k < sim::tensor_kind_count; ++k) {
+        rank.held.amounts[k] = sim::Bytes(static_cast<double>(memory.now[k]));
+        rank.at_peak.amounts[k] = sim::Bytes(static_cast<double>(memory.peak[k]));
+    }
+    rank.peak_phase = memory.peak_phase;
+    rank.offloaded_host = sim::Bytes(static_cast<double>(memory.host));
+    rank.offloaded_disk = sim::Bytes(static_cast<double>(memory.disk));
+    rank.process = sim::Bytes(static_cast<double>(peak_resident_bytes()));
+    const auto sent = trainer.sent();
+    const auto counted = static_cast<double>(std::max<std::size_t>(steps_.size(), 1));
+    for (std::size_t g = 0; g < sim::group_count; ++g) {
+        const std::int64_t bytes = sent[g] - sent_before_[g];
+        if (bytes == 0) continue;
+        rank.sent[std::string(name_of(static_cast<sim::Group>(g)))] =
+            sim::Bytes(static_cast<double>(bytes) / counted);
+    }
+    out.clock_error = clock_.error;
+    return out;
+}
+
+Result<std::optional<sim::Measurement>> Run::measure(Trainer& trainer) {
+    sim::Measurement m;
+    m.steps = steps_;
+    m.settling = steps_.size() > 1 ? 1 : 0;
+    RankReport own = report(trainer);
+    if (const auto median = sim::median_step(m)) own.rank.seconds = kinds_[*median];
+    if (control_.timeline && !steps_.empty()) {
+        // The first rank to begin is at 0 on the clock of rank 0.
+        std::vector<double> begin = {-(recorder_.began() + recorder_.offset() + clock_.seconds)};
+        if (Status status = ranks_.all_reduce(view(begin), ReduceOp::max); !status) {
+            return status.error();
+        }
+        const double zero = -begin[0] - recorder_.offset() - clock_.seconds;
+        RankTimeline timeline = timeline_of(recorder_.spans(), ranks_.rank(), own.rank.stage, zero,
+                                            most_spans / static_cast<std::size_t>(ranks_.size()));
+        own.tasks = std::move(timeline.tasks);
+        own.timeline = std::move(timeline.timeline);
+    }
+    const auto texts = gather_texts(ranks_, sim::write_described(own, sim::Indent::compact));
+    if (!texts) return texts.error();
+    if (ranks_.rank() != 0) return std::optional<sim::Measurement>{};
+
+    m.plan_hash = names_.plan_hash;
+    m.plan = names_.plan;
+    m.model = names_.model;
+    m.layout = names_.layout;
+    m.program = names_.program;
+    m.backend = names_.backend;
+    m.date = date_;
+    m.ranks = ranks_.size();
+    m.threads_per_rank = plan_.threads;
+    const std::set<std::string> hosts(hosts_.begin(), hosts_.end());
+    m.hosts.assign(hosts.begin(), hosts.end());
+    m.versions = names_.versions;
+    m.clock = "steady clock of each machine";
+    m.noise = noise_;
+    std::vector<RankTimeline> timelines;
+    double clock_error = 0.0;
+    for (const std::string& text : *texts) {
+        auto rank = sim::read_described<RankReport>(text, "report of a rank");
+        if (!rank) return rank.error();
+        m.per_rank.push_back(std::move(rank->rank));
+        clock_error = std::max(clock_error, rank->clock_error);
+        if (rank->timeline) timelines.push_back({std::move(rank->tasks), *rank->timeline});
+    }
+    if (!timelines.empty()) {
+        RankTimeline all = join(timelines, sim::nanoseconds(clock_error));
+        m.timeline_step = steps_.back().step;
+        m.tasks = std::move(all.tasks);
+        m.timeline = std::move(all.timeline);
+    }
+    return std::optional<sim::Measurement>(std::move(m));
+}
+
+Result<RunEnd> Run::train(Trainer& trainer) {
+    trainer.set_spans(recorder_.sink());
+    say_start();
+    RunEnd end;
+    sent_before_ = trainer.sent();
+    while (end.steps < control_.steps && !end.stopped) {
+        recorder_.begin_step();
+        const auto step = trainer.step();
+        if (!step) return step.error();
+        const StepSpans spans = recorder_.end_step();
+        const RankMemory memory = trainer.memory();
+        StepFacts own{0.0, spans.length, spans.communication(),
+                      static_cast<double>(sum_of(memory.now)),
+                      static_cast<double>(sum_of(memory.peak))};
+        if (control_.stop && control_.stop()) own.stop = 1.0;
+        const auto all = exchange(own);
+        if (!all) return all.error();
+        ++end.steps;
+        steps_.push_back({step->step, step->loss, sim::Seconds(largest(*all, &StepFacts::seconds)),
+                          step->tokens});
+        kinds_.push_back(spans.seconds);
+        say_step(*step, *all);
+        end.stopped = largest(*all, &StepFacts::stop) > 0.0;
+    }
+    // A stop that came with the last step changed nothing.
+    end.stopped = end.stopped && end.steps < control_.steps;
+    if (control_.measure) {
+        auto measured = measure(trainer);
+        if (!measured) return measured.error();
+        end.measurement = std::move(*measured);
+    }
+    say_end(end);
+    return end;
+}
+
+} // namespace
+
+Result<RunEnd> run_training(Communicator& world, const TrainingPlan& plan, const RunNames& names,
+                            const RunControl& control, const MakeTrainer& make,
+                            const RecordSink& out) {
+    auto ranks = world.split(0, world.rank(), "run");
+    if (!ranks) return ranks.error();
+    Run run(**ranks, plan, names, control, out);
+    if (Status status = run.prepare(); !status) return status.error();
+    auto trainer = make(world);
+    if (!trainer) return trainer.error();
+    return run.train(**trainer);
+}
+
+std::string error_record(const Error& error, int rank) {
+    sim::JsonWriter json(sim::Indent::compact);
+    json.begin_object()
+        .member("event", "error")
+        .member("rank", rank)
+        .member("where", error.where)
+        .member("what", error.what);
+    if (!error.hint.empty()) json.member("hint", error.hint);
+    json.end_object();
+    return json.str();
+}
+
+} // namespace shardplan::exec
