@@ -109,7 +109,7 @@ int run_on_mpi(const ProgramOptions& /*options*/, LoadedPlan& /*loaded*/) {
 }
 #endif
 
-int run(const ProgramOptions& options) {
+int run(const ProgramOptions& options, const std::string& level) {
     const bool mpi = options.backend == Backend::mpi ||
                      (options.backend == Backend::automatic && was_launched());
     const bool speaks = !mpi || launched_rank() == 0;
@@ -122,6 +122,7 @@ int run(const ProgramOptions& options) {
     exec::share_processors(options, loaded->plan, mpi);
     loaded->names.program = "shardplan-run-cpu";
     loaded->names.versions = exec::build_versions();
+    loaded->names.versions["instructions"] = level;
     exec::catch_stop_signals();
     return mpi ? run_on_mpi(options, *loaded) : run_on_threads(options, *loaded);
 }
@@ -148,5 +149,5 @@ int main(int argc, char** argv) {
         std::puts(SHARDPLAN_VERSION);
         return 0;
     }
-    return run(*options);
+    return run(*options, *level);
 }
