@@ -1,9 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "executor/kernels/memory_count.hpp"
 #include "executor/kernels/tensor.hpp"
 #include "executor/model/share.hpp"
 #include "simulator/spec/model.hpp"
@@ -97,18 +99,35 @@ struct ParameterTable {
 /// stream 0.02 / sqrt(2 x blocks). Source: GPT-2 (Radford et al. 2019), section 2.3.
 ParameterTable parameter_table(const sim::ModelSpec& model, const RankShare& share);
 
-/// Values and gradients of all parameters of a rank.
+/// Parameters that lie one after another without gaps, and are split, moved and allocated together.
+struct Segment {
+    Holders holders = Holders::dense;
+    std::vector<Index> parameters; ///< numbers in the table
+    Index count = 0;               ///< elements of them
+    Index parts = 1;               ///< ranks it is split over
+    bool on_two_stages = false;    ///< the tied table, alone
+
+    /// Elements of one rank's piece: the last piece is filled up by zeros.
+    [[nodiscard]] Index piece() const { return (count + parts - 1) / parts; }
+    /// Elements of all pieces, which the segment has room for.
+    [[nodiscard]] Index room() const { return parts * piece(); }
+
+    friend bool operator==(const Segment&, const Segment&) = default;
+};
+
+/// Values and gradients of all parameters of a rank, as operators see them. They lie in one segment
+/// in the order of the table, unless `arrange` says otherwise.
 template <class Scalar>
 class Parameters {
 public:
     Parameters(ParameterTable table, Storage storage);
 
     [[nodiscard]] const ParameterTable& table() const { return table_; }
-    /// What the optimizer changes; call `changed` afterwards.
-    [[nodiscard]] Scalar* values() { return values_.data(); }
-    [[nodiscard]] const Scalar* values() const { return values_.data(); }
-    [[nodiscard]] Scalar* gradients() { return gradients_.data(); }
-    [[nodiscard]] const Scalar* gradients() const { return gradients_.data(); }
+    [[nodiscard]] Storage storage() const { return storage_; }
+    /// Of all parameters in the order of the table, while they lie in one segment. What changes
+    /// values calls `changed` afterwards.
+    [[nodiscard]] Scalar* values() { return ready().values.data(); }
+    [[nodiscard]] Scalar* gradients() { return ready().gradients.data(); }
     void changed();
     void clear_gradients();
     /// Starting values from a number: those of an element depend on the seed, the parameter's name
@@ -117,13 +136,51 @@ public:
 
     /// Values as operators read them.
     [[nodiscard]] Reading<Scalar> read(Arena& arena, Index i) const;
-    [[nodiscard]] Scalar* gradient(Index i) { return gradients_.data() + table_[i].offset; }
+    /// To be added to. Of a segment without gradients they come to be, as zeros.
+    [[nodiscard]] Scalar* gradient(Index i);
+
+    // --- for what splits them --------------------------------------------------------------------
+
+    /// What a segment holds whole. Values are empty where those in 16 bits are what is read and
+    /// somebody else keeps the others.
+    struct Whole {
+        Buffer<Scalar> values;
+        Buffer<Bf16> packed;
+        Buffer<Scalar> gradients;
+    };
+    /// Cuts them anew. Values so far, if any, are handed to `take` segment by segment, `room()`
+    /// elements each, and nothing is held afterwards. `count` outlives this.
+    void arrange(std::vector<Segment> segments, MemoryCount& count,
+                 const std::function<void(Index segment, const Scalar* values)>& take);
+    [[nodiscard]] const std::vector<Segment>& segments() const { return segments_; }
+    [[nodiscard]] Whole& whole(Index segment) { return whole_[static_cast<std::size_t>(segment)]; }
+    /// Room for what operators read of a segment, counted as `kind`; and back.
+    void hold_values(Index segment, sim::TensorKind kind);
+    void drop_values(Index segment);
+    /// Zeros, where there are none; and back.
+    void hold_gradients(Index segment);
+    void drop_gradients(Index segment);
 
 private:
+    struct Place {
+        Index segment = 0;
+        Index offset = 0; ///< elements from its start
+    };
+    Whole& ready();
+
     ParameterTable table_;
-    Buffer<Scalar> values_;
-    Buffer<Scalar> gradients_;
-    Buffer<Bf16> packed_; ///< empty unless stored in 16 bits
+    Storage storage_;
+    std::vector<Segment> segments_;
+    std::vector<Place> places_; ///< by parameter
+    std::vector<Whole> whole_;  ///< by segment
+    std::vector<sim::TensorKind> kinds_;
+    MemoryCount* count_ = nullptr;
 };
+
+/// Elements `begin` to `end` - 1 of a rank's part of a parameter as they start, see
+/// `Parameters::start`.
+template <class Scalar>
+void start_values(const Parameter& parameter, std::uint64_t seed, Index begin, Index end,
+                  Scalar* out);
 
 } // namespace shardplan::exec
