@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "executor/comm/scalar.hpp"
 #include "executor/kernels/kernels.hpp"
+#include "simulator/units/result.hpp"
 
 namespace shardplan::exec {
 
@@ -25,7 +27,11 @@ Box whole_of(const std::vector<Index>& shape);
 Index volume(const Box& box);
 /// What two boxes of one tensor have in common; nothing if that is no element.
 std::optional<Box> intersect(const Box& a, const Box& b);
-/// `from` without `taken`, as disjoint boxes in row-major order of their first elements.
+/// Whether all of `inner` lies in `outer`.
+bool contains(const Box& outer, const Box& inner);
+/// "[0:4, 8:16]"
+std::string to_text(const Box& box);
+/// `from` without `taken`, as disjoint boxes that keep rows whole where they can.
 std::vector<Box> subtract(const Box& from, const Box& taken);
 
 /// A box of a tensor and where its elements lie in the memory of this rank.
@@ -45,13 +51,47 @@ struct TensorBox {
 std::vector<TensorBox> boxes_of_range(std::span<const Box> local, Index begin, Index end,
                                       Scalar scalar, std::byte* data);
 
-/// Calls `f(Index at_a, Index at_b, Index count)` for each run of `common` that lies without gaps
-/// in both of two boxes around it, in row-major order; places in elements from the first of each.
-template <class F>
-void for_each_run(const Box& common, const Box& a, std::span<const Index> strides_a, const Box& b,
-                  std::span<const Index> strides_b, F&& f);
-
 /// Strides of a box without gaps.
 std::vector<Index> dense_strides(const std::vector<Index>& extent);
+
+/// Where the elements of a box lie, in elements from that of box.first.
+struct BoxPlaces {
+    Box box;
+    std::vector<Index> strides;
+};
+BoxPlaces places_of(const TensorBox& box);
+BoxPlaces dense_places(Box box);
+
+/// Calls `Status f(Index at_a, Index at_b, Index count)` for each run of `common` that lies without
+/// gaps in both boxes around it, in row-major order, until one fails. At least one element.
+template <class F>
+sim::Status for_each_run(const Box& common, const BoxPlaces& a, const BoxPlaces& b, F&& f) {
+    // Inner dimensions that lie without gaps in both make up one run.
+    std::size_t outer = common.extent.size();
+    Index run = 1;
+    while (outer > 0 && a.strides[outer - 1] == run && b.strides[outer - 1] == run) {
+        run *= common.extent[--outer];
+    }
+    Index at_a = 0;
+    Index at_b = 0;
+    for (std::size_t d = 0; d < common.extent.size(); ++d) {
+        at_a += (common.first[d] - a.box.first[d]) * a.strides[d];
+        at_b += (common.first[d] - b.box.first[d]) * b.strides[d];
+    }
+    std::vector<Index> counter(outer, 0);
+    while (true) {
+        if (sim::Status status = f(at_a, at_b, run); !status) return status;
+        std::size_t d = outer;
+        while (d > 0 && ++counter[d - 1] == common.extent[d - 1]) {
+            --d;
+            at_a -= (common.extent[d] - 1) * a.strides[d];
+            at_b -= (common.extent[d] - 1) * b.strides[d];
+            counter[d] = 0;
+        }
+        if (d == 0) return sim::Done{};
+        at_a += a.strides[d - 1];
+        at_b += b.strides[d - 1];
+    }
+}
 
 } // namespace shardplan::exec

@@ -22,9 +22,9 @@ struct TensorPart {
 
 /// What stands beside the tensors; the same on all ranks (that of rank 0 is stored).
 struct CheckpointMeta {
-    Index step = 0;                           ///< optimizer steps done
-    std::map<std::string, Index> numbers;     ///< "samples_read"
-    std::map<std::string, std::string> texts; ///< "layout", "model_hash"
+    Index step = 0;                                ///< optimizer steps done
+    std::map<std::string, Index> numbers = {};     ///< "samples_read"
+    std::map<std::string, std::string> texts = {}; ///< "layout", "model_hash"
 
     friend bool operator==(const CheckpointMeta&, const CheckpointMeta&) = default;
 };
