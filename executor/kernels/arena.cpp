@@ -21,4 +21,10 @@ void Arena::give(Buffer<std::byte> buffer, sim::TensorKind kind) {
     free_[buffer.size()].push_back(std::move(buffer));
 }
 
+void Arena::recount(Index bytes, sim::TensorKind from, sim::TensorKind to) {
+    if (count_ == nullptr) return;
+    count_->remove(from, bytes);
+    count_->add(to, bytes);
+}
+
 } // namespace shardplan::exec

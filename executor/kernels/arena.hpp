@@ -18,6 +18,7 @@ public:
     /// Contents are left over from the last user.
     Buffer<std::byte> take(Index bytes, sim::TensorKind kind);
     void give(Buffer<std::byte> buffer, sim::TensorKind kind);
+    void recount(Index bytes, sim::TensorKind from, sim::TensorKind to);
     /// What is taken from now on counts there by kind; nothing may be taken yet. `count` outlives
     /// this.
     void count_in(MemoryCount& count) { count_ = &count; }
@@ -61,6 +62,11 @@ public:
         if (arena_ != nullptr) arena_->give(std::move(buffer_), kind_);
         arena_ = nullptr;
         buffer_ = {};
+    }
+    /// What it is held for from now on.
+    void count_as(sim::TensorKind kind) {
+        if (arena_ != nullptr) arena_->recount(buffer_.size(), kind_, kind);
+        kind_ = kind;
     }
     [[nodiscard]] bool held() const { return arena_ != nullptr; }
     [[nodiscard]] Index size() const { return buffer_.size() / static_cast<Index>(sizeof(T)); }

@@ -107,6 +107,9 @@ public:
     [[nodiscard]] virtual Index samples_read() const = 0;
     /// Goes on after `step` steps, once the boxes of `state` have been filled.
     virtual Status resume(Index step, Index samples_read) = 0;
+    /// Errors, on every rank: the first parameter whose copies differ between ranks that should
+    /// hold the same, and those ranks. Every rank calls it.
+    virtual Status check_replicas() = 0;
     /// Bytes this rank has sent by group since the start.
     [[nodiscard]] virtual std::array<std::int64_t, sim::group_count> sent() const = 0;
 

@@ -12,6 +12,7 @@ using exec::Index;
 TEST(Trainer, OneRankDoesWhatModelAndOptimizerDo) {
     TinyRun run{tiny_llama(), "dp1,mb2"};
     run.global_batch = 4;
+    run.sequence = tiny_sequence;
     const TinyOutcome out = train(run);
     ASSERT_TRUE(out.status) << sim::to_text(out.status.error());
 
@@ -44,7 +45,7 @@ TEST(Trainer, OneRankDoesWhatModelAndOptimizerDo) {
 }
 
 TEST(Trainer, DataParallelRanksTakeTheStepsOfOne) {
-    for (const sim::ModelSpec& model : {tiny_gpt2(), tiny_mixtral()}) {
+    for (const sim::ModelSpec& model : {deeper(tiny_gpt2()), deeper(tiny_mixtral())}) {
         const TinyOutcome one = train({model, "dp1,mb1"});
         const TinyOutcome two = train({model, "dp2,mb1"});
         const TinyOutcome four = train({model, "dp4,mb1"});
@@ -56,7 +57,7 @@ TEST(Trainer, DataParallelRanksTakeTheStepsOfOne) {
 }
 
 TEST(Trainer, SixteenBitStorageIsNearTheRest) {
-    TinyRun run{tiny_gpt2(), "dp2,mb2"};
+    TinyRun run{deeper(tiny_gpt2()), "dp2,mb2"};
     const TinyOutcome exact = train(run);
     run.arithmetic = exec::Arithmetic::fp32;
     EXPECT_LE(difference(train(run), exact), 1e-4);
@@ -72,13 +73,14 @@ TEST(Trainer, SixteenBitStorageIsNearTheRest) {
 TEST(Trainer, EveryTaskOfTheScheduleIsASpan) {
     std::vector<exec::RunSpan> spans;
     std::size_t tasks = 0;
-    const TinyOutcome out = train({tiny_gpt2(), "dp2,mb1"}, [&](exec::Trainer& trainer, int rank) {
-        trainer.set_spans([&spans, rank](const exec::RunSpan& s) {
-            if (rank == 0) spans.push_back(s);
+    const TinyOutcome out =
+        train({deeper(tiny_gpt2()), "dp2,mb1"}, [&](exec::Trainer& trainer, int rank) {
+            trainer.set_spans([&spans, rank](const exec::RunSpan& s) {
+                if (rank == 0) spans.push_back(s);
+            });
+            ASSERT_TRUE(trainer.step());
+            if (rank == 0) tasks = trainer.schedule().size();
         });
-        ASSERT_TRUE(trainer.step());
-        if (rank == 0) tasks = trainer.schedule().size();
-    });
     ASSERT_TRUE(out.status);
     std::size_t told = 0;
     double exchanged = 0.0;
@@ -92,7 +94,7 @@ TEST(Trainer, EveryTaskOfTheScheduleIsASpan) {
 }
 
 TEST(Trainer, ABatchThatDoesNotSplitIsRefused) {
-    TinyRun run{tiny_gpt2(), "dp2,mb3"};
+    const TinyRun run{deeper(tiny_gpt2()), "dp2,mb3"};
     const TinyOutcome out = train(run);
     ASSERT_FALSE(out.status);
     EXPECT_EQ(out.status.error().where, "global_batch");
