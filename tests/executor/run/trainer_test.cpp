@@ -93,6 +93,32 @@ TEST(Trainer, EveryTaskOfTheScheduleIsASpan) {
     EXPECT_GT(exchanged, 0.0);
 }
 
+TEST(Trainer, AnErrorOfOneRankIsOneOfAllRanks) {
+    for (const char* layout : {"dp2,mb1", "pp2,dp1,mb1", "pp2,dp2,mb1,zero1"}) {
+        const exec::TrainingPlan plan = training_plan({deeper(tiny_llama()), layout});
+        const auto ranks = static_cast<int>(sim::rank_count(plan.layout));
+        const auto out = exec::run_ranks(ranks, [&](exec::Communicator& world) -> sim::Status {
+            // the samples of the last rank's second step hold a token that is none
+            const exec::Index vocab = world.rank() + 1 == ranks ? 51 : 50;
+            auto data = exec::TokenSource::synthetic(700, vocab, 5);
+            auto trainer = exec::Trainer::make(world, plan, std::move(data));
+            if (!trainer) return std::move(trainer).error();
+            for (int i = 0; i < 5; ++i) {
+                auto step = (*trainer)->step();
+                if (!step) return std::move(step).error();
+            }
+            return sim::Done{};
+        });
+        for (int rank = 0; rank < ranks; ++rank) {
+            const sim::Status& status = out.ranks[static_cast<std::size_t>(rank)];
+            ASSERT_FALSE(status) << layout << ", rank " << rank;
+            EXPECT_NE(sim::to_text(status.error()).find("is not in the vocabulary"),
+                      std::string::npos)
+                << sim::to_text(status.error());
+        }
+    }
+}
+
 TEST(Trainer, ABatchThatDoesNotSplitIsRefused) {
     const TinyRun run{deeper(tiny_gpt2()), "dp2,mb3"};
     const TinyOutcome out = train(run);
