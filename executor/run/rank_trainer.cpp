@@ -65,7 +65,8 @@ Result<std::unique_ptr<Trainer>> RankTrainer<Scalar>::make(Communicator& world,
     auto samples = SampleStream::make(std::move(data), plan.sequence, {});
     if (!samples) return std::move(samples).error();
     const Index m = micro_batches_of(plan);
-    const sim::ScheduleInput input = sim::executed_input(plan.model, plan.layout, plan.tables, m);
+    const sim::ScheduleInput input =
+        sim::executed_input(plan.model, plan.layout, plan.tables, m, plan.lengths);
     auto schedule = sim::make_schedule(input);
     if (!schedule) return std::move(schedule).error();
     ModelOptions options;

@@ -40,8 +40,9 @@ struct TrainingPlan {
     std::uint64_t seed = 1;
     /// Adds in the order of ranks: the same bits whatever the back end; slower.
     bool deterministic = false;
-    int threads = 0;        ///< of this rank's operators; 0: as many as the machine has cores
-    std::string offload_to; ///< folder for states offloaded to disk; empty: the current one
+    int threads = 0;          ///< of this rank's operators; 0: as many as the machine has cores
+    std::string offload_to;   ///< folder for states offloaded to disk; empty: the current one
+    sim::PassLengths lengths; ///< by which zb-v and dualpipe find the order of passes
 };
 
 /// What one step came to; alike on all ranks.
