@@ -1,6 +1,6 @@
 #pragma once
 
-#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,7 +44,7 @@ struct Parameter {
     Index whole_rows = 1;
     Index whole_columns = 0;
     Index first_column = 0; ///< in the whole
-    std::vector<RowRange> ranges;
+    std::vector<RowRange> ranges = {};
     Holders holders = Holders::dense;
     /// Other tensor-parallel ranks hold other parts; else all hold the same.
     bool split = false;
@@ -99,6 +99,19 @@ struct ParameterTable {
 /// stream 0.02 / sqrt(2 x blocks). Source: GPT-2 (Radford et al. 2019), section 2.3.
 ParameterTable parameter_table(const sim::ModelSpec& model, const RankShare& share);
 
+/// Buffers that were used before, for the next one of that size: fresh pages cost more than what is
+/// done with them.
+template <class T>
+class Spares {
+public:
+    /// `count` zeros, or with whatever was in it.
+    Buffer<T> take(Index count, bool zeros);
+    void give(Buffer<T> buffer);
+
+private:
+    std::map<Index, std::vector<Buffer<T>>> kept_;
+};
+
 /// Parameters that lie one after another without gaps, and are split, moved and allocated together.
 struct Segment {
     Holders holders = Holders::dense;
@@ -126,8 +139,11 @@ public:
     [[nodiscard]] Storage storage() const { return storage_; }
     /// Of all parameters in the order of the table, while they lie in one segment. What changes
     /// values calls `changed` afterwards.
-    [[nodiscard]] Scalar* values() { return ready().values.data(); }
-    [[nodiscard]] Scalar* gradients() { return ready().gradients.data(); }
+    [[nodiscard]] Scalar* values();
+    [[nodiscard]] Scalar* gradients();
+    /// Null where there are none yet.
+    [[nodiscard]] const Scalar* values() const { return whole_.front().values.data(); }
+    [[nodiscard]] const Scalar* gradients() const { return whole_.front().gradients.data(); }
     void changed();
     void clear_gradients();
     /// Starting values from a number: those of an element depend on the seed, the parameter's name
@@ -135,45 +151,62 @@ public:
     void start(std::uint64_t seed);
 
     /// Values as operators read them.
-    [[nodiscard]] Reading<Scalar> read(Arena& arena, Index i) const;
-    /// To be added to. Of a segment without gradients they come to be, as zeros.
+    [[nodiscard]] Reading<Scalar> read(Arena& arena, Index i);
+    /// To be added to. Where there are none they come to be, as zeros.
     [[nodiscard]] Scalar* gradient(Index i);
 
     // --- for what splits them --------------------------------------------------------------------
 
-    /// What a segment holds whole. Values are empty where those in 16 bits are what is read and
-    /// somebody else keeps the others.
-    struct Whole {
-        Buffer<Scalar> values;
-        Buffer<Bf16> packed;
-        Buffer<Scalar> gradients;
-    };
-    /// Cuts them anew. Values so far, if any, are handed to `take` segment by segment, `room()`
-    /// elements each, and nothing is held afterwards. `count` outlives this.
-    void arrange(std::vector<Segment> segments, MemoryCount& count,
-                 const std::function<void(Index segment, const Scalar* values)>& take);
+    /// Lays them out anew; nothing is held afterwards. Returns the values so far in the order of
+    /// the table, or nothing if there were none. `count` outlives this.
+    Buffer<Scalar> arrange(std::vector<Segment> segments, MemoryCount& count);
     [[nodiscard]] const std::vector<Segment>& segments() const { return segments_; }
-    [[nodiscard]] Whole& whole(Index segment) { return whole_[static_cast<std::size_t>(segment)]; }
-    /// Room for what operators read of a segment, counted as `kind`; and back.
+    /// Elements from the start of its segment.
+    [[nodiscard]] Index offset_of(Index parameter) const {
+        return places_[static_cast<std::size_t>(parameter)].offset;
+    }
+
+    /// `room()` elements for what operators read of a segment, in 16 bits if so stored, counted as
+    /// `kind`: zeros the first time; and back.
     void hold_values(Index segment, sim::TensorKind kind);
     void drop_values(Index segment);
-    /// Zeros, where there are none; and back.
+    [[nodiscard]] Scalar* values(Index segment) { return at(segment).values.data(); }
+    [[nodiscard]] Bf16* packed(Index segment) { return at(segment).packed.data(); }
+    /// `room()` zeros, unless there are gradients; and back.
     void hold_gradients(Index segment);
     void drop_gradients(Index segment);
+    [[nodiscard]] bool holds_gradients(Index segment) const {
+        return !whole_[static_cast<std::size_t>(segment)].gradients.empty();
+    }
+    [[nodiscard]] Scalar* gradients(Index segment) { return at(segment).gradients.data(); }
 
 private:
     struct Place {
         Index segment = 0;
-        Index offset = 0; ///< elements from its start
+        Index offset = 0;
     };
-    Whole& ready();
+    /// What a segment holds whole.
+    struct Whole {
+        Buffer<Scalar> values;
+        Buffer<Bf16> packed;
+        Buffer<Scalar> gradients;
+        sim::TensorKind kind = sim::TensorKind::weights; ///< of the values
+    };
+    void place(std::vector<Segment> segments);
+    /// Values of all that nobody has arranged.
+    void hold_all();
+    [[nodiscard]] Whole& at(Index segment) { return whole_[static_cast<std::size_t>(segment)]; }
+    [[nodiscard]] Index room(Index segment) const {
+        return segments_[static_cast<std::size_t>(segment)].room();
+    }
 
     ParameterTable table_;
     Storage storage_;
     std::vector<Segment> segments_;
     std::vector<Place> places_; ///< by parameter
     std::vector<Whole> whole_;  ///< by segment
-    std::vector<sim::TensorKind> kinds_;
+    Spares<Scalar> spares_;
+    Spares<Bf16> packed_spares_;
     MemoryCount* count_ = nullptr;
 };
 

@@ -3,19 +3,27 @@
 #include <vector>
 
 #include "executor/model/parameters.hpp"
+#include "executor/model/share.hpp"
 
 namespace shardplan::exec {
 
-/// Units that are split, gathered and reduced together: consecutive ones of the table.
+/// Units that are gathered and reduced together.
 struct Portion {
-    Index first_unit = 0;
-    Index units = 0;
+    Index chunk = 0; ///< of the first
     Index first_segment = 0;
     Index segments = 0;
-    /// Other portions whose parameters its units read: that of a tied table, of the head.
+    /// Portions that hold parameters of other units which its own read: a tied table.
     std::vector<Index> reads = {};
 
     friend bool operator==(const Portion&, const Portion&) = default;
+};
+
+/// How portions are cut.
+struct PortionRule {
+    /// `size` consecutive units of a chunk, 0: all of them; else `size` buckets of all units, as
+    /// even as `sim::Schedule` makes them.
+    bool by_chunk = false;
+    Index size = 1;
 };
 
 /// Where all parameters of a rank lie.
@@ -24,17 +32,11 @@ struct Arrangement {
     std::vector<Portion> portions;
 };
 
-/// How portions are cut.
-struct PortionRule {
-    bool by_chunk = false; ///< `size` consecutive units of a chunk; else `size` buckets of all
-    Index size = 1;        ///< by chunk: 0 for all of the chunk
-};
-
-/// Every portion has a segment for each kind of holders of its parameters, and one of its own for a
-/// table that stands on two stages. Of mirrored stages both have the same segments, but for their
-/// order, if portions do not reach over chunks or there is one for all. `dense_parts`,
-/// `expert_parts`: ranks that a segment is split over.
-Arrangement arrange(const ParameterTable& table, const PortionRule& rule, Index dense_parts,
-                    Index expert_parts);
+/// Every portion has a segment of its dense parameters, one of experts, and one of a tied table
+/// that other stages hold too, where it has such. Of mirrored stages both have the same segments in
+/// some order, if no portion holds a part of several chunks. `parts`: ranks that segments are split
+/// over, by Holders.
+Arrangement arrange(const ParameterTable& table, const RankShare& share, const PortionRule& rule,
+                    Index dense_parts, Index expert_parts);
 
 } // namespace shardplan::exec

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,7 +11,10 @@
 #include "executor/kernels/memory_count.hpp"
 #include "executor/model/parameters.hpp"
 #include "executor/model/segments.hpp"
+#include "executor/optimizer/gather_queue.hpp"
 #include "executor/optimizer/optimizer.hpp"
+#include "executor/optimizer/shards.hpp"
+#include "executor/optimizer/share_groups.hpp"
 #include "simulator/schedule/schedule.hpp"
 #include "simulator/spec/layout.hpp"
 
@@ -26,13 +31,6 @@ struct DataParallelOptions {
     std::string offload_to; ///< folder for what is offloaded to disk; empty: the current one
 };
 
-/// What a state of training is made of.
-enum class StateKind : std::uint8_t {
-    value,  ///< of the parameter, in the Scalar's format
-    first,  ///< moment, or velocity
-    second, ///< moment
-};
-
 /// Elements of one state that this rank keeps: `begin` to `end` - 1 of its part of a parameter, in
 /// row-major order of that part's rows and columns. Other ranks may keep the same ones.
 template <class Scalar>
@@ -47,7 +45,7 @@ struct StatePart {
 /// Hashes of what this rank holds of one parameter.
 struct ReplicaHash {
     Index parameter = 0;
-    std::uint64_t values = 0; ///< of what operators read, where this rank holds all of it
+    std::uint64_t values = 0; ///< of what operators read; 0 where that comes and goes
     std::uint64_t states = 0; ///< of the elements this rank keeps: values and moments
 };
 
@@ -90,7 +88,6 @@ public:
     static std::unique_ptr<DataParallel> make(Kernels<Scalar>& kernels,
                                               Parameters<Scalar>& parameters,
                                               const OptimizerOptions& options);
-    ~DataParallel();
     DataParallel(const DataParallel&) = delete;
     DataParallel& operator=(const DataParallel&) = delete;
 
@@ -99,7 +96,7 @@ public:
 
     // --- portions --------------------------------------------------------------------------------
 
-    [[nodiscard]] Index portions() const;
+    [[nodiscard]] Index portions() const { return static_cast<Index>(portions_.size()); }
     /// Of a wrap unit, as the Schedule counts them in a chunk. Bucket b is portion b.
     [[nodiscard]] Index portion_of(Index chunk, Index wrap_unit) const;
 
@@ -130,7 +127,7 @@ public:
     /// All of these.
     Result<StepReport> step(double rate);
 
-    [[nodiscard]] Index steps() const;
+    [[nodiscard]] Index steps() const { return steps_; }
     void clear_gradients();
 
     // --- states ----------------------------------------------------------------------------------
@@ -150,9 +147,56 @@ public:
     [[nodiscard]] std::vector<Communicator*> communicators();
 
 private:
-    class Impl;
-    explicit DataParallel(std::unique_ptr<Impl> impl);
-    std::unique_ptr<Impl> impl_;
+    /// Who uses a portion's gathered values.
+    struct Use {
+        Index count = 0;
+        std::uint64_t ticket = 0; ///< of the queue
+    };
+    DataParallel(Kernels<Scalar>& kernels, Parameters<Scalar>& parameters, MemoryCount* count,
+                 DataParallelOptions options);
+    Status split(std::vector<Segment> segments);
+    void fill_from(const Buffer<Scalar>& values);
+    [[nodiscard]] sim::Shard shard() const { return options_.layout.shard; }
+    [[nodiscard]] const Portion& portion(Index p) const {
+        return portions_[static_cast<std::size_t>(p)];
+    }
+    template <class F>
+    void each_segment(Index p, F&& f) const;
+    template <class F>
+    void each_use(Index p, F&& f);
+    Status gather_segment(Index s);
+    Status gather(Index p);
+    Status wait_for_gathers();
+
+    [[nodiscard]] std::span<Scalar> piece_gradients(Index s);
+    [[nodiscard]] bool has_new_gradients(Index p) const;
+    Status reduce_segment(Index s);
+    Status add_copies();
+    Status add_tokens();
+    Status add_stages();
+
+    /// Of the elements of the whole model this rank speaks for this one's.
+    [[nodiscard]] bool counts(Index parameter) const;
+    [[nodiscard]] std::vector<std::span<const Scalar>> counted_gradients();
+    Result<double> exact_norm();
+    Result<double> plain_norm();
+    /// What ranks that should hold the same hold differently; empty: nothing.
+    Result<std::string> drift();
+
+    Kernels<Scalar>* kernels_;
+    Parameters<Scalar>* parameters_;
+    MemoryCount own_memory_; ///< of a rank alone
+    MemoryCount* memory_;
+    DataParallelOptions options_;
+    RankShare share_;
+    ShareGroups groups_;
+    std::vector<Portion> portions_;
+    std::vector<Use> uses_;           ///< by portion
+    std::vector<bool> reduced_;       ///< by portion, in this step: zero0, zero1
+    std::vector<Index> mirror_order_; ///< segments as the mirrored stage has them too
+    std::optional<Shards<Scalar>> shards_;
+    Index steps_ = 0;
+    std::unique_ptr<GatherQueue> queue_; ///< null: gathered where it is started
 };
 
 } // namespace shardplan::exec
