@@ -90,7 +90,8 @@ void expect_steps_of_one_rank(const sim::ModelSpec& model, std::span<const char*
     for (const char* layout : layouts) {
         run.layout = layout;
         const TinyOutcome out = train(run);
-        ASSERT_TRUE(out.status) << layout << ": " << sim::to_text(out.status.error());
+        EXPECT_TRUE(out.status) << layout << ": " << sim::to_text(out.status.error());
+        if (!out.status) continue;
         EXPECT_LE(difference(out, one), allowed) << layout;
     }
 }

@@ -2,6 +2,7 @@
 
 #include "executor/kernels/cpu_kernels.hpp"
 #include "executor/model/model.hpp"
+#include "executor/optimizer/data_parallel.hpp"
 #include "tests/executor/run/layout_runs.hpp"
 
 namespace shardplan::test {
@@ -23,7 +24,8 @@ TEST(Trainer, OneRankDoesWhatModelAndOptimizerDo) {
                                            std::make_shared<exec::CpuKernels<double>>(1));
     ASSERT_TRUE(model);
     (*model)->parameters().start(1);
-    exec::Optimizer<double> optimizer({}, (*model)->parameters().table());
+    auto optimizer =
+        exec::DataParallel<double>::make((*model)->kernels(), (*model)->parameters(), {});
     auto samples =
         exec::SampleStream::make(exec::TokenSource::synthetic(700, 50, 5), tiny_sequence, {});
     ASSERT_TRUE(samples);
@@ -38,8 +40,7 @@ TEST(Trainer, OneRankDoesWhatModelAndOptimizerDo) {
             ASSERT_TRUE(loss);
             sum += loss->sum;
         }
-        ASSERT_TRUE(
-            optimizer.step((*model)->kernels(), (*model)->parameters(), plan.rate.at(step)));
+        ASSERT_TRUE(optimizer->step(plan.rate.at(step)));
         EXPECT_EQ(out.steps[0][static_cast<std::size_t>(step - 1)].loss, sum / 48.0);
     }
 }
@@ -87,7 +88,7 @@ TEST(Trainer, EveryTaskOfTheScheduleIsASpan) {
     for (const exec::RunSpan& span : spans) {
         EXPECT_LE(span.begin, span.end);
         if (span.task >= 0) ++told;
-        if (span.group == "dp") exchanged += static_cast<double>(span.bytes);
+        if (span.group == "dp_cp") exchanged += static_cast<double>(span.bytes);
     }
     EXPECT_EQ(told, tasks);
     EXPECT_GT(exchanged, 0.0);
