@@ -40,6 +40,10 @@ sim::Status check_options(const sim::ModelSpec& spec, const ModelOptions& o) {
     return sim::Done{};
 }
 
+bool is_alone(const RankShare& share) {
+    return share.tp.parts * share.cp.parts * share.ep.parts * share.etp.parts == 1;
+}
+
 /// Rotation belongs to models whose positions are given by it.
 sim::BlockKind with_positions(sim::BlockKind kind, sim::Positions positions) {
     if (positions != sim::Positions::rope) kind.attention.rope_dim = 0;
@@ -61,25 +65,37 @@ sim::Result<std::unique_ptr<Model<Scalar>>> Model<Scalar>::make(
     const ModelOptions& options, std::shared_ptr<Kernels<Scalar>> kernels) {
     if (auto status = check_model(spec); !status) return std::move(status).error();
     if (auto status = check_options(spec, options); !status) return std::move(status).error();
+    if (groups == nullptr && !is_alone(share)) {
+        return Error{ErrorCode::bad_input, "groups", "the rank shares its layers with others",
+                     "give the groups of the layout"};
+    }
+    auto rows = row_share(share, options.sequence, options.micro_batch);
+    if (!rows) return std::move(rows).error();
     if (options.storage == Storage::bf16 && !std::is_same_v<Scalar, float>) {
         return Error{ErrorCode::unsupported, "options/storage",
                      "16-bit storage goes with computing in 32 bits", "use scalar storage"};
     }
     return std::unique_ptr<Model>(
-        new Model(spec, std::move(share), groups, options, std::move(kernels)));
+        new Model(spec, std::move(share), std::move(*rows), groups, options, std::move(kernels)));
 }
 
 template <class Scalar>
-Model<Scalar>::Model(const sim::ModelSpec& spec, RankShare share, const LayoutGroups* groups,
-                     ModelOptions options, std::shared_ptr<Kernels<Scalar>> kernels)
+Model<Scalar>::Model(const sim::ModelSpec& spec, RankShare share, RowShare rows,
+                     const LayoutGroups* groups, ModelOptions options,
+                     std::shared_ptr<Kernels<Scalar>> kernels)
     : spec_(spec),
       share_(std::move(share)),
-      groups_(groups),
+      rows_(std::move(rows)),
       options_(std::move(options)),
+      links_(share_, groups),
       kernels_(std::move(kernels)),
       parameters_(parameter_table(spec, share_), options_.storage) {
+    for (Index row = 0; row < rows_.all; ++row) {
+        const auto place = static_cast<std::size_t>(row % rows_.length());
+        positions_.push_back(static_cast<Token>(rows_.positions[place]));
+    }
     const sim::Part& trunk = *sim::trunk_of(spec_);
-    const Workplace<Scalar> work{kernels_.get(), &arena_, &parameters_, &options_};
+    const Workplace<Scalar> work{kernels_.get(), &arena_, &parameters_, &links_, &rows_, &options_};
     for (const ChunkShare& chunk : share_.chunks) {
         first_block_.push_back(static_cast<Index>(blocks_.size()));
         for (Index i = chunk.first; i < chunk.first + chunk.count; ++i) {
@@ -94,8 +110,7 @@ Model<Scalar>::Model(const sim::ModelSpec& spec, RankShare share, const LayoutGr
 
 template <class Scalar>
 Index Model<Scalar>::boundary() const {
-    const Index shared_by = share_.cp.parts * (share_.sp ? share_.tp.parts : 1);
-    return options_.tokens() / shared_by * sim::trunk_of(spec_)->hidden;
+    return rows_.own * sim::trunk_of(spec_)->hidden;
 }
 
 template <class Scalar>
@@ -142,63 +157,10 @@ void Model<Scalar>::begun(Pass<Scalar>& pass) const {
 }
 
 template <class Scalar>
-void Model<Scalar>::embed(std::span<const Token> tokens, Pass<Scalar>& pass) const {
-    const auto& table = parameters_.table();
-    const auto chunk = std::find_if(share_.chunks.begin(), share_.chunks.end(),
-                                    [](const ChunkShare& c) { return c.embeds; });
-    Scalar* out = begin(chunk - share_.chunks.begin(), pass);
-    kernels_->embed(tokens, sim::trunk_of(spec_)->hidden, options_.sequence,
-                    parameters_.read(arena_, *table.token_table),
-                    table.position_table ? parameters_.read(arena_, *table.position_table)
-                                         : Reading<Scalar>(nullptr),
-                    out);
-    begun(pass);
-}
-
-template <class Scalar>
 void Model<Scalar>::forward(Index block, Pass<Scalar>& pass, bool keep) const {
     BlockState<Scalar>& state = pass.blocks[static_cast<std::size_t>(block)];
     block_of(block, pass).forward(state, input_after(block, pass), keep);
     if (!keep) state.input.release();
-}
-
-template <class Scalar>
-double Model<Scalar>::head(std::span<const Token> targets, Pass<Scalar>& pass, double factor,
-                           Scalar* gradient) const {
-    const sim::Part& trunk = *sim::trunk_of(spec_);
-    const auto& table = parameters_.table();
-    const Index tokens = options_.tokens();
-    const NormShape norm{trunk.norm_kind, tokens, trunk.hidden, options_.norm_epsilon};
-    const LossShape shape{tokens, trunk.hidden, spec_.embedding.vocab, options_.loss_chunk};
-    const auto read = [&](std::optional<Index> i) {
-        return i ? parameters_.read(arena_, *i) : Reading<Scalar>(nullptr);
-    };
-    const Reading<Scalar> weights = parameters_.read(arena_, *table.head);
-    Scalar* dhead = parameters_.gradient(*table.head);
-    if (!trunk.final_norm) {
-        return kernels_->cross_entropy(shape, pass.output.read(), weights, targets, factor,
-                                       gradient, dhead);
-    }
-    Tensor<Scalar> normed;
-    Scratch<Scalar> stats(arena_, 2 * tokens);
-    const Reading<Scalar> x = pass.output.read();
-    const Reading<Scalar> scale = read(table.final_scale);
-    kernels_->norm_forward(norm, x, scale, read(table.final_shift),
-                           normed.write(arena_, options_.storage, tokens * trunk.hidden),
-                           stats.data());
-    normed.seal();
-    if (gradient == nullptr) {
-        return kernels_->cross_entropy(shape, normed.read(), weights, targets, factor, nullptr,
-                                       nullptr);
-    }
-    Scratch<Scalar> dnormed(arena_, tokens * trunk.hidden);
-    const double loss = kernels_->cross_entropy(shape, normed.read(), weights, targets, factor,
-                                                dnormed.data(), dhead);
-    std::fill_n(gradient, tokens * trunk.hidden, Scalar(0));
-    kernels_->norm_backward(norm, dnormed.data(), x, scale, stats.data(), gradient,
-                            table.final_scale ? parameters_.gradient(*table.final_scale) : nullptr,
-                            table.final_shift ? parameters_.gradient(*table.final_shift) : nullptr);
-    return loss;
 }
 
 template <class Scalar>
@@ -213,15 +175,6 @@ template <class Scalar>
 void Model<Scalar>::weight_gradients(Pass<Scalar>& pass) const {
     // every block does the products of any other
     if (!pass.blocks.empty()) block_of(0, pass).weight_gradients(pass.deferred);
-}
-
-template <class Scalar>
-void Model<Scalar>::embed_backward(std::span<const Token> tokens, const Scalar* gradient) const {
-    const auto& table = parameters_.table();
-    kernels_->embed_backward(
-        tokens, sim::trunk_of(spec_)->hidden, options_.sequence, gradient,
-        parameters_.gradient(*table.token_table),
-        table.position_table ? parameters_.gradient(*table.position_table) : nullptr);
 }
 
 template <class Scalar>
@@ -245,6 +198,7 @@ sim::Result<Loss> Model<Scalar>::train(std::span<const Token> tokens,
         backward(i, pass_, gradient.data(), factors.balance);
     }
     embed_backward(tokens, gradient.data());
+    if (auto status = failure(); !status) return std::move(status).error();
     return loss;
 }
 
@@ -261,6 +215,7 @@ sim::Result<Loss> Model<Scalar>::evaluate(std::span<const Token> tokens,
     }
     loss.sum = head(targets, pass_, 0.0, nullptr);
     pass_.output.release();
+    if (auto status = failure(); !status) return std::move(status).error();
     return loss;
 }
 

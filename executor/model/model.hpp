@@ -1,10 +1,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "executor/comm/layout_groups.hpp"
 #include "executor/model/block.hpp"
 #include "simulator/units/result.hpp"
 
@@ -54,12 +54,16 @@ public:
     [[nodiscard]] const RankShare& share() const { return share_; }
     /// Of the exchanges inside the passes: the first error, after which they are left out and what
     /// the passes compute means nothing. To be asked after each call.
-    [[nodiscard]] sim::Status failure() const { return failure_; }
+    [[nodiscard]] sim::Status failure() const { return links_.status(); }
+    /// Which tokens of a micro-batch this rank works on.
+    [[nodiscard]] const RowShare& rows() const { return rows_; }
     /// Elements of what one chunk hands on to the next: of the rows of this rank, see block.hpp.
     [[nodiscard]] Index boundary() const;
 
     /// Forward, loss and backward pass of one micro-batch of micro_batch x sequence tokens; adds to
-    /// the gradients. Tokens and targets lie in [0, vocab), else Error.
+    /// the gradients. Every rank that shares the micro-batch gives all of it, and gets the same
+    /// loss. Errors: tokens or targets outside [0, vocab); what `failure` says. Of a model whose
+    /// chunks all lie on this rank, in their order.
     sim::Result<Loss> train(std::span<const Token> tokens, std::span<const Token> targets,
                             LossFactors factors);
     /// Loss alone.
@@ -81,7 +85,7 @@ public:
     [[nodiscard]] Reading<Scalar> handed_on(const Pass<Scalar>& pass) const {
         return pass.output.read();
     }
-    /// Loss, and unless null the gradient of the last block's output.
+    /// Loss of the whole micro-batch, and unless null the gradient of the last block's output.
     double head(std::span<const Token> targets, Pass<Scalar>& pass, double factor,
                 Scalar* gradient) const;
     /// `defer`: gradients of linear maps are left in the pass.
@@ -92,21 +96,33 @@ public:
     void weight_gradients(Pass<Scalar>& pass) const;
 
 private:
-    Model(const sim::ModelSpec& spec, RankShare share, const LayoutGroups* groups,
+    Model(const sim::ModelSpec& spec, RankShare share, RowShare rows, const LayoutGroups* groups,
           ModelOptions options, std::shared_ptr<Kernels<Scalar>> kernels);
+    [[nodiscard]] const Parameter& parameter(Index i) const { return parameters_.table()[i]; }
+    [[nodiscard]] Reading<Scalar> read(std::optional<Index> i) const {
+        return i ? parameters_.read(arena_, *i) : Reading<Scalar>(nullptr);
+    }
+    /// Rows of a table that this rank holds.
+    [[nodiscard]] EmbedShape table_part(Index table) const;
+    /// Positions of the rank's own rows.
+    [[nodiscard]] std::span<const Token> own_positions() const;
+    /// Gradient of the rank's rows of what went into the head.
+    double loss_of(std::span<const Token> targets, const Tensor<Scalar>& x, double factor,
+                   Scalar* gradient) const;
     [[nodiscard]] const Block<Scalar>& block_of(Index block, const Pass<Scalar>& pass) const;
     [[nodiscard]] Tensor<Scalar>& input_after(Index block, Pass<Scalar>& pass) const;
 
     sim::ModelSpec spec_;
     RankShare share_;
-    const LayoutGroups* groups_;
-    sim::Status failure_ = sim::Done{};
+    RowShare rows_;
     ModelOptions options_;
+    mutable Links links_;
     std::shared_ptr<Kernels<Scalar>> kernels_;
     mutable Arena arena_; // before everything that gives memory back to it
     mutable Parameters<Scalar> parameters_;
     std::vector<Block<Scalar>> blocks_;
     std::vector<Index> first_block_; ///< of each chunk, in `blocks_`
+    std::vector<Token> positions_;   ///< in the sample, of all rows
     Pass<Scalar> pass_;
 };
 

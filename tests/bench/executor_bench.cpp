@@ -57,7 +57,7 @@ public:
 private:
     /// One product over the pairs of a causal mask.
     static double pair_flops(const exec::AttentionShape& s) {
-        const auto length = static_cast<double>(s.length);
+        const auto length = static_cast<double>(s.queries);
         return 2.0 * static_cast<double>(s.sequences * s.heads * s.head_dim) * length *
                (length + 1.0) / 2.0;
     }
