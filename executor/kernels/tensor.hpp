@@ -54,13 +54,13 @@ public:
         release();
         arena_ = &arena;
         storage_ = storage;
-        values_ = Scratch<Scalar>(arena, count);
+        values_ = Scratch<Scalar>(arena, count, sim::TensorKind::activations);
         return values_.data();
     }
     /// To be called when all values are written.
     void seal() {
         if (storage_ != Storage::bf16) return;
-        packed_ = Scratch<Bf16>(*arena_, values_.size());
+        packed_ = Scratch<Bf16>(*arena_, values_.size(), sim::TensorKind::activations);
         pack(values_.data(), values_.size(), packed_.data());
         values_.release();
     }

@@ -53,10 +53,6 @@ sim::StreamKind stream_of(sim::Group group) {
     }
 }
 
-bool is_message(sim::TaskKind kind) {
-    return kind == sim::TaskKind::send || kind == sim::TaskKind::receive;
-}
-
 } // namespace
 
 template <class Scalar>
@@ -69,8 +65,9 @@ Result<std::unique_ptr<Trainer>> RankTrainer<Scalar>::make(Communicator& world,
     auto samples = SampleStream::make(std::move(data), plan.sequence, {});
     if (!samples) return std::move(samples).error();
     const Index m = micro_batches_of(plan);
-    auto schedule =
-        sim::make_schedule(sim::executed_input(plan.model, plan.layout, plan.tables, m));
+    const sim::ScheduleInput input =
+        sim::executed_input(plan.model, plan.layout, plan.tables, m, plan.lengths);
+    auto schedule = sim::make_schedule(input);
     if (!schedule) return std::move(schedule).error();
     ModelOptions options;
     options.sequence = plan.sequence;
@@ -81,173 +78,77 @@ Result<std::unique_ptr<Trainer>> RankTrainer<Scalar>::make(Communicator& world,
     CollectiveChoice choice = world.choice();
     choice.rank_order = choice.rank_order || plan.deterministic;
     if (auto s = world.set_choice(std::move(choice)); !s) return std::move(s).error();
+    Parts parts;
+    parts.memory = std::make_unique<MemoryCount>();
     auto groups = LayoutGroups::make(world, plan.layout);
     if (!groups) return std::move(groups).error();
-    auto kept_groups = std::make_unique<LayoutGroups>(std::move(*groups));
+    parts.groups = std::make_unique<LayoutGroups>(std::move(*groups));
     const int threads = plan.threads > 0
                             ? plan.threads
                             : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-    auto model = Model<Scalar>::make(plan.model, std::move(*share), kept_groups.get(), options,
+    auto model = Model<Scalar>::make(plan.model, *share, parts.groups.get(), options,
                                      std::make_shared<CpuKernels<Scalar>>(threads));
     if (!model) return std::move(model).error();
-    (*model)->parameters().start(plan.seed);
-    return std::unique_ptr<Trainer>(new RankTrainer(world, plan, std::move(kept_groups),
+    parts.model = std::move(*model);
+    parts.model->arena().count_in(*parts.memory);
+    auto shared = DataParallel<Scalar>::make(
+        world, *parts.groups, parts.model->share(), parts.model->kernels(),
+        parts.model->parameters(), *parts.memory,
+        {plan.layout, input.data_parallel, plan.optimizer, plan.deterministic, plan.offload_to});
+    if (!shared) return std::move(shared).error();
+    parts.shared = std::move(*shared);
+    parts.shared->start(plan.seed);
+    return std::unique_ptr<Trainer>(new RankTrainer(world, plan, std::move(parts),
                                                     std::move(*samples), std::move(*schedule),
-                                                    std::move(*model)));
+                                                    input.data_parallel.units));
 }
 
 template <class Scalar>
-RankTrainer<Scalar>::RankTrainer(Communicator& world, const TrainingPlan& plan,
-                                 std::unique_ptr<LayoutGroups> groups, SampleStream samples,
-                                 sim::Schedule schedule, std::unique_ptr<Model<Scalar>> model)
+RankTrainer<Scalar>::RankTrainer(Communicator& world, const TrainingPlan& plan, Parts parts,
+                                 SampleStream samples, sim::Schedule schedule, bool by_units)
     : world_(&world),
       plan_(plan),
-      groups_(std::move(groups)),
+      memory_(std::move(parts.memory)),
+      groups_(std::move(parts.groups)),
       samples_(std::move(samples)),
       schedule_(std::move(schedule)),
-      program_(stage_program(schedule_, static_cast<std::int32_t>(model->share().stage))),
-      model_(std::move(model)),
-      optimizer_(plan.optimizer, model_->parameters().table()),
+      program_(stage_program(schedule_, static_cast<std::int32_t>(parts.model->share().stage))),
+      model_(std::move(parts.model)),
+      shared_(std::move(parts.shared)),
       passes_(
           *model_, micro_batches_of(plan),
           {1.0 / static_cast<double>(plan.global_batch * plan.sequence),
            static_cast<double>(plan.layout.micro_batch) / static_cast<double>(plan.global_batch)},
           sim::splits_backward(plan.layout.schedule)),
-      messages_((*groups_)[sim::Group::pp], schedule_, program_, *model_, passes_) {}
+      messages_((*groups_)[sim::Group::pp], schedule_, program_, *model_, passes_),
+      by_units_(by_units) {
+    for (const StageTask& task : program_) {
+        if (schedule_.kind[task.id] == sim::TaskKind::gather &&
+            schedule_.stream[task.id] == sim::StreamKind::gather) {
+            gathers_.push_back(&task);
+        }
+    }
+}
 
 template <class Scalar>
 void RankTrainer<Scalar>::set_spans(SpanSink sink) {
     const bool listens = sink != nullptr;
     spans_.set(std::move(sink));
+    const auto tell = [&](Communicator& communicator, sim::StreamKind stream) {
+        if (listens) {
+            spans_.listen(communicator, stream);
+        } else {
+            communicator.set_hooks({});
+        }
+    };
     for (std::size_t g = 0; g < sim::group_count; ++g) {
         const auto group = static_cast<sim::Group>(g);
         // messages between stages are tasks, and told as such
-        if (group == sim::Group::pp) continue;
-        if (listens) {
-            spans_.listen((*groups_)[group], stream_of(group));
-        } else {
-            (*groups_)[group].set_hooks({});
-        }
+        if (group != sim::Group::pp) tell((*groups_)[group], stream_of(group));
     }
-}
-
-// ---- A step ------------------------------------------------------------------------------------
-
-template <class Scalar>
-Result<TrainStep> RankTrainer<Scalar>::step() {
-    auto done = run_step();
-    // others wait for what this rank will not do any more
-    if (!done) world_->stop("stopped: " + sim::to_text(done.error()));
-    return done;
-}
-
-template <class Scalar>
-Result<TrainStep> RankTrainer<Scalar>::run_step() {
-    TrainStep out;
-    out.step = optimizer_.steps() + 1;
-    out.rate = plan_.rate.at(out.step);
-    out.tokens = plan_.global_batch * plan_.sequence;
-    if (auto s = load_samples(); !s) return std::move(s).error();
-    if (auto s = messages_.start_step(); !s) return std::move(s).error();
-    for (const StageTask& task : program_) {
-        if (auto s = run_task(task, out); !s) return std::move(s).error();
+    for (Communicator* communicator : shared_->communicators()) {
+        tell(*communicator, sim::StreamKind::reduce);
     }
-    if (auto s = messages_.finish_step(); !s) return std::move(s).error();
-    if (auto s = add_losses(out); !s) return std::move(s).error();
-    samples_read_ += plan_.global_batch;
-    return out;
-}
-
-/// Micro-batch j of data-parallel rank r is number j x dp + r of the step, so that all ranks
-/// together pass over what one rank would, cut in the same way.
-template <class Scalar>
-Status RankTrainer<Scalar>::load_samples() {
-    const PartOf dp = model_->share().dp;
-    const auto per_pass = static_cast<std::size_t>(plan_.layout.micro_batch * plan_.sequence);
-    const Index m = micro_batches_of(plan_);
-    std::vector<Token> tokens(per_pass * static_cast<std::size_t>(m));
-    std::vector<Token> targets(tokens.size());
-    for (Index j = 0; j < m; ++j) {
-        samples_.seek(samples_read_ + (j * dp.parts + dp.part) * plan_.layout.micro_batch);
-        const auto at = static_cast<std::size_t>(j) * per_pass;
-        samples_.next(std::span(tokens).subspan(at, per_pass),
-                      std::span(targets).subspan(at, per_pass));
-    }
-    return passes_.start_step(std::move(tokens), std::move(targets));
-}
-
-template <class Scalar>
-Status RankTrainer<Scalar>::run_task(const StageTask& task, TrainStep& out) {
-    if (!spans_.on()) return do_task(task, out);
-    RunSpan span;
-    span.kind = schedule_.kind[task.id];
-    span.stream = schedule_.stream[task.id];
-    span.task = task.id;
-    span.chunk = schedule_.chunk[task.id];
-    span.unit = schedule_.unit[task.id];
-    if (schedule_.micro_batch[task.id] != sim::no_micro_batch) {
-        span.micro_batch = schedule_.micro_batch[task.id];
-    }
-    if (is_message(span.kind)) {
-        span.bytes = messages_.bytes();
-        span.group = sim::name_of(sim::Group::pp);
-    }
-    span.begin = spans_.now();
-    Status status = do_task(task, out);
-    span.end = spans_.now();
-    spans_.record(span);
-    return status;
-}
-
-template <class Scalar>
-Status RankTrainer<Scalar>::do_task(const StageTask& task, TrainStep& out) {
-    const Index chunk = schedule_.chunk[task.id];
-    const Index unit = schedule_.unit[task.id];
-    const Index micro_batch = schedule_.micro_batch[task.id];
-    if (task.handed_on_by >= 0) messages_.hand_over(task);
-    switch (schedule_.kind[task.id]) {
-        case sim::TaskKind::forward:
-            passes_.forward(chunk, unit, micro_batch);
-            break;
-        case sim::TaskKind::backward:
-            passes_.backward(chunk, unit, micro_batch);
-            break;
-        case sim::TaskKind::weight:
-            passes_.weight(chunk, unit, micro_batch);
-            break;
-        case sim::TaskKind::receive:
-            return messages_.receive(task);
-        case sim::TaskKind::send:
-            return messages_.send(task);
-        case sim::TaskKind::reduce_gradient: {
-            Parameters<Scalar>& p = model_->parameters();
-            return (*groups_)[sim::Group::dp].all_reduce(
-                view(std::span(p.gradients(), static_cast<std::size_t>(p.table().count))),
-                ReduceOp::sum);
-        }
-        case sim::TaskKind::optimizer: {
-            auto report = optimizer_.step(model_->kernels(), model_->parameters(), out.rate);
-            if (!report) return std::move(report).error();
-            out.gradient_norm = report->gradient_norm;
-            return sim::Done{};
-        }
-        default: // the loss: done with the head
-            break;
-    }
-    return model_->failure();
-}
-
-/// Every loss is added once: by the first of the ranks that compute it together.
-template <class Scalar>
-Status RankTrainer<Scalar>::add_losses(TrainStep& out) {
-    const bool speaks = model_->share().tp.part == 0;
-    const StageLoss& own = passes_.loss_of_step();
-    std::array<double, 2> sums = {speaks ? own.sum : 0.0, speaks ? own.balance : 0.0};
-    if (auto s = world_->all_reduce(view(std::span<double>(sums)), ReduceOp::sum); !s) return s;
-    out.loss = sums[0] / static_cast<double>(out.tokens);
-    out.balance = sums[1] * static_cast<double>(plan_.layout.micro_batch) /
-                  static_cast<double>(plan_.global_batch);
-    return sim::Done{};
 }
 
 // ---- What it holds -----------------------------------------------------------------------------
@@ -255,55 +156,45 @@ Status RankTrainer<Scalar>::add_losses(TrainStep& out) {
 template <class Scalar>
 RankMemory RankTrainer<Scalar>::memory() const {
     RankMemory memory;
-    const auto put = [&](sim::TensorKind kind, Index bytes) {
-        memory.now[static_cast<std::size_t>(kind)] = bytes;
-        memory.peak[static_cast<std::size_t>(kind)] = bytes;
-    };
-    const Index count = model_->parameters().table().count;
-    const Index bytes = count * static_cast<Index>(sizeof(Scalar));
-    const bool packs = model_->options().storage == Storage::bf16;
-    put(sim::TensorKind::weights, packs ? count * static_cast<Index>(sizeof(Bf16)) : bytes);
-    put(sim::TensorKind::master_weights, packs ? bytes : 0);
-    put(sim::TensorKind::gradients, bytes);
-    put(sim::TensorKind::optimizer_states,
-        plan_.optimizer.kind == OptimizerKind::adamw ? 2 * bytes : bytes);
-    const auto activations = static_cast<std::size_t>(sim::TensorKind::activations);
-    memory.now[activations] = model_->arena().bytes_in_use();
-    memory.peak[activations] = model_->arena().high_water();
-    memory.peak_phase = sim::Phase::backward;
+    memory.now = memory_->now();
+    memory.peak_phase = memory_->peak_phase();
+    memory.peak = memory_->peak(memory.peak_phase);
+    memory.host = memory_->off_device(sim::Tier::host);
+    memory.disk = memory_->off_device(sim::Tier::nvme);
     return memory;
 }
 
 template <class Scalar>
 std::vector<TensorPart> RankTrainer<Scalar>::state() {
+    constexpr std::array<const char*, 3> suffixes = {"", ".first_moment", ".second_moment"};
     std::vector<TensorPart> parts;
-    Parameters<Scalar>& p = model_->parameters();
-    for (const Parameter& parameter : p.table().parameters) {
-        const auto add = [&](const std::string& suffix, Scalar* values) {
-            parts.push_back(state_part(parameter, suffix, scalar_of<Scalar>(),
-                                       reinterpret_cast<std::byte*>(values + parameter.offset)));
-        };
-        add("", p.values());
-        add(".first_moment", optimizer_.first().data());
-        if (!optimizer_.second().empty()) add(".second_moment", optimizer_.second().data());
+    for (const StatePart<Scalar>& part : shared_->state()) {
+        parts.push_back(state_part(model_->parameters().table()[part.parameter],
+                                   suffixes[static_cast<std::size_t>(part.kind)],
+                                   scalar_of<Scalar>(), part.begin, part.end,
+                                   reinterpret_cast<std::byte*>(part.data)));
     }
     return parts;
 }
 
 template <class Scalar>
 Status RankTrainer<Scalar>::resume(Index step, Index samples_read) {
-    optimizer_.resume(step);
     samples_read_ = samples_read;
-    model_->parameters().changed();
-    return sim::Done{};
+    return shared_->resume(step);
 }
 
 template <class Scalar>
 std::array<std::int64_t, sim::group_count> RankTrainer<Scalar>::sent() const {
     std::array<std::int64_t, sim::group_count> bytes{};
+    const auto add = [&](std::size_t group, const Communicator& communicator) {
+        bytes[group] += communicator.traffic().sent + communicator.traffic().through_library;
+    };
     for (std::size_t g = 0; g < sim::group_count; ++g) {
-        const Traffic& traffic = (*groups_)[static_cast<sim::Group>(g)].traffic();
-        bytes[g] = traffic.sent + traffic.through_library;
+        add(g, (*groups_)[static_cast<sim::Group>(g)]);
+    }
+    for (const Communicator* communicator : shared_->communicators()) {
+        const auto group = sim::enum_from<sim::Group>(communicator->name());
+        add(static_cast<std::size_t>(group.value_or(sim::Group::dp)), *communicator);
     }
     return bytes;
 }

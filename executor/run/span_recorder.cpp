@@ -36,7 +36,8 @@ void SpanRecorder::listen(Communicator& communicator, sim::StreamKind stream) {
         span.stream = stream;
         span.begin = begun->at;
         span.end = now();
-        span.bytes = sent() - begun->sent;
+        // a message that is waited for went out before
+        span.bytes = call.operation == "send" ? call.bytes : sent() - begun->sent;
         span.group = call.group;
         record(span);
     };

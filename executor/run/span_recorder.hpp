@@ -17,8 +17,7 @@ public:
     [[nodiscard]] double now() const;
     void record(const RunSpan& span);
 
-    /// Records every blocking call on `communicator` from now on; it must outlive none of its calls
-    /// beyond the recorder.
+    /// Records every blocking call on `communicator` from now on, for as long as this lives.
     void listen(Communicator& communicator, sim::StreamKind stream);
 
 private:

@@ -53,9 +53,9 @@ template <class Scalar>
 Status StageMessages<Scalar>::post(const StageTask& task) {
     Message& m = coming_.emplace_back();
     if (packs()) {
-        m.packed = Scratch<Bf16>(model_->arena(), count());
+        m.packed = Scratch<Bf16>(model_->arena(), count(), sim::TensorKind::messages);
     } else {
-        m.values = Scratch<Scalar>(model_->arena(), count());
+        m.values = Scratch<Scalar>(model_->arena(), count(), sim::TensorKind::messages);
     }
     auto request = stages_->start_receive(view_of(m), task.peer, task.tag);
     if (!request) return std::move(request).error();
@@ -85,6 +85,7 @@ Status StageMessages<Scalar>::receive(const StageTask& task) {
             unpack(m.packed.data(), count(), gradient.data());
         } else {
             gradient = std::move(m.values);
+            gradient.count_as(sim::TensorKind::temporaries);
         }
     }
     coming_.pop_front();
@@ -100,10 +101,10 @@ Status StageMessages<Scalar>::send(const StageTask& task) {
     const bool forward = schedule_->pass[task.id] == sim::PassKind::forward;
     const auto keep = [&](const Scalar* values) {
         if (packs()) {
-            m.packed = Scratch<Bf16>(model_->arena(), count());
+            m.packed = Scratch<Bf16>(model_->arena(), count(), sim::TensorKind::messages);
             pack(values, count(), m.packed.data());
         } else {
-            m.values = Scratch<Scalar>(model_->arena(), count());
+            m.values = Scratch<Scalar>(model_->arena(), count(), sim::TensorKind::messages);
             std::copy_n(values, count(), m.values.data());
         }
     };
@@ -116,6 +117,7 @@ Status StageMessages<Scalar>::send(const StageTask& task) {
         gradient.release();
     } else {
         m.values = std::move(passes_->gradient(chunk, micro_batch));
+        m.values.count_as(sim::TensorKind::messages);
     }
     auto request = stages_->start_send(view_of(m), task.peer, task.tag);
     if (!request) return std::move(request).error();

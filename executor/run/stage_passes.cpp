@@ -67,10 +67,12 @@ void StagePasses<Scalar>::backward(Index chunk, Index unit, Index micro_batch) {
         model_->embed_backward(of(tokens_, micro_batch), f.gradient.data());
         f.gradient.release();
     } else if (block < share(chunk).count) {
+        const auto at = static_cast<std::size_t>(block);
         model_->backward(block, f.pass, f.gradient.data(), factors_.balance, split_);
+        f.pass.blocks[at] = {}; // with what lies outside the arena
         if (!split_) return;
         f.deferred.resize(f.pass.blocks.size());
-        f.deferred[static_cast<std::size_t>(block)] = std::exchange(f.pass.deferred, {});
+        f.deferred[at] = std::exchange(f.pass.deferred, {});
     }
 }
 

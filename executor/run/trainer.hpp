@@ -40,8 +40,9 @@ struct TrainingPlan {
     std::uint64_t seed = 1;
     /// Adds in the order of ranks: the same bits whatever the back end; slower.
     bool deterministic = false;
-    int threads = 0;        ///< of this rank's operators; 0: as many as the machine has cores
-    std::string offload_to; ///< folder for states offloaded to disk; empty: the current one
+    int threads = 0;          ///< of this rank's operators; 0: as many as the machine has cores
+    std::string offload_to;   ///< folder for states offloaded to disk; empty: the current one
+    sim::PassLengths lengths; ///< by which zb-v and dualpipe find the order of passes
 };
 
 /// What one step came to; alike on all ranks.
@@ -107,6 +108,9 @@ public:
     [[nodiscard]] virtual Index samples_read() const = 0;
     /// Goes on after `step` steps, once the boxes of `state` have been filled.
     virtual Status resume(Index step, Index samples_read) = 0;
+    /// Errors, on every rank: the first parameter whose copies differ between ranks that should
+    /// hold the same, and those ranks. Every rank calls it.
+    virtual Status check_replicas() = 0;
     /// Bytes this rank has sent by group since the start.
     [[nodiscard]] virtual std::array<std::int64_t, sim::group_count> sent() const = 0;
 

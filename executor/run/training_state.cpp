@@ -1,21 +1,27 @@
 #include "executor/run/training_state.hpp"
 
+#include <algorithm>
+#include <vector>
+
 namespace shardplan::exec {
 
 TensorPart state_part(const Parameter& p, const std::string& suffix, exec::Scalar scalar,
-                      std::byte* data) {
+                      Index begin, Index end, std::byte* data) {
     const bool is_vector = p.whole_columns == 1;
     TensorPart part{p.name + suffix, scalar, {p.whole_rows}, {}};
     if (!is_vector) part.shape.push_back(p.whole_columns);
+    std::vector<Box> local;
+    Index there = 0;
     for (const RowRange& range : p.ranges) {
-        TensorBox& box = part.boxes.emplace_back();
-        box.box = {{range.first_row}, {range.rows}};
+        Box& box = local.emplace_back(Box{{range.first_row}, {range.rows}});
         if (!is_vector) {
-            box.box.first.push_back(p.first_column);
-            box.box.extent.push_back(p.columns);
+            box.first.push_back(p.first_column);
+            box.extent.push_back(p.columns);
         }
-        box.data = data + range.row * p.columns * static_cast<Index>(bytes_of(scalar));
+        there += range.rows * p.columns;
     }
+    const Index last = std::min(end, there);
+    if (begin < last) part.boxes = boxes_of_range(local, begin, last, scalar, data);
     return part;
 }
 

@@ -7,9 +7,10 @@
 
 namespace shardplan::exec {
 
-/// What a rank holds of a parameter, or of a state kept for each of its elements in the same order
-/// (`suffix`: of its name), `data`: its first element. Vectors have one dimension.
+/// Elements `begin` to `end` - 1 of a rank's part of a parameter, or of a state kept for each of
+/// its elements in the same order (`suffix`: of its name); `data`: the first of them. Vectors have
+/// one dimension. Rows that only fill up a table are left out.
 TensorPart state_part(const Parameter& parameter, const std::string& suffix, exec::Scalar scalar,
-                      std::byte* data);
+                      Index begin, Index end, std::byte* data);
 
 } // namespace shardplan::exec

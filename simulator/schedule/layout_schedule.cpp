@@ -1,6 +1,8 @@
 #include "simulator/schedule/layout_schedule.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 namespace shardplan::sim {
 
@@ -117,7 +119,8 @@ ScheduleInput executed_input(const ModelSpec& model, const Layout& layout,
     dp.prefetch = layout.prefetch;
     dp.wrapped = wrapped_units(layout.wrap);
     dp.every_micro_batch = shared && layout.shard == Shard::optimizer_gradients;
-    // reductions after every micro-batch belong to its last pass
+    // every unit's gradients are dropped as soon as they are reduced
+    if (dp.every_micro_batch) dp.buckets = std::numeric_limits<std::uint16_t>::max();
     dp.reduce_under = dp.every_micro_batch;
     dp.reduce_waits = shared && !dp.every_micro_batch;
     dp.gather_under = dp.units && layout.prefetch > 0;
@@ -129,7 +132,6 @@ ScheduleInput executed_input(const ModelSpec& model, const Layout& layout,
         layout.pp > 1 && (model.embedding.tied ||
                           (layout.schedule == ScheduleKind::dual_pipe && layout.chunks == 2));
     dp.replicas = (copies && layout.shard != Shard::none) || twice;
-    in.offload_states = layout.offload_optimizer > 0;
     return in;
 }
 

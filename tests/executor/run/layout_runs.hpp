@@ -16,6 +16,16 @@
 /// Training runs of tiny models under layouts, ranks as threads.
 namespace shardplan::test {
 
+/// Tokens of a sample: divides into the pieces of up to four context-parallel ranks.
+constexpr exec::Index run_sequence = 16;
+
+/// Four blocks, deep enough for pipelines, and longer positions.
+inline sim::ModelSpec deeper(sim::ModelSpec model, std::int64_t blocks = 4) {
+    model.parts[0].runs = {{0, blocks}};
+    if (model.embedding.position_rows > 0) model.embedding.position_rows = run_sequence;
+    return model;
+}
+
 struct TinyRun {
     sim::ModelSpec model;
     std::string layout = "dp1,mb1";
@@ -23,6 +33,7 @@ struct TinyRun {
     exec::Index steps = 3;
     exec::Index global_batch = 8;
     exec::OptimizerOptions optimizer = {};
+    exec::Index sequence = run_sequence;
 };
 
 inline exec::TrainingPlan training_plan(const TinyRun& run) {
@@ -31,7 +42,7 @@ inline exec::TrainingPlan training_plan(const TinyRun& run) {
     auto parsed = sim::parse_layout(run.layout, "layout", plan.tables);
     EXPECT_TRUE(parsed) << run.layout;
     if (parsed) plan.layout = parsed->layout;
-    plan.sequence = tiny_sequence;
+    plan.sequence = run.sequence;
     plan.global_batch = run.global_batch;
     plan.arithmetic = run.arithmetic;
     plan.optimizer = run.optimizer;
@@ -47,18 +58,17 @@ struct TinyOutcome {
     std::vector<std::vector<exec::TrainStep>> steps; ///< by rank
 };
 
-/// Of `visit`, if any: called on each rank's thread after the last step.
-inline TinyOutcome train(const TinyRun& run,
+/// `visit`, if any, is called on each rank's thread after the last step.
+inline TinyOutcome train(const exec::TrainingPlan& plan, exec::Index steps,
                          const std::function<void(exec::Trainer&, int)>& visit = {}) {
-    const exec::TrainingPlan plan = training_plan(run);
     const auto ranks = static_cast<int>(sim::rank_count(plan.layout));
     TinyOutcome out;
     out.steps.resize(static_cast<std::size_t>(ranks));
     const auto body = [&](exec::Communicator& world) -> sim::Status {
-        auto data = exec::TokenSource::synthetic(700, run.model.embedding.vocab, 5);
+        auto data = exec::TokenSource::synthetic(700, plan.model.embedding.vocab, 5);
         auto trainer = exec::Trainer::make(world, plan, std::move(data));
         if (!trainer) return std::move(trainer).error();
-        for (exec::Index i = 0; i < run.steps; ++i) {
+        for (exec::Index i = 0; i < steps; ++i) {
             auto step = (*trainer)->step();
             if (!step) return std::move(step).error();
             out.steps[static_cast<std::size_t>(world.rank())].push_back(*step);
@@ -69,10 +79,15 @@ inline TinyOutcome train(const TinyRun& run,
     out.status = exec::run_ranks(ranks, body, {.timeout = std::chrono::seconds(60)}).status();
     return out;
 }
+inline TinyOutcome train(const TinyRun& run,
+                         const std::function<void(exec::Trainer&, int)>& visit = {}) {
+    return train(training_plan(run), run.steps, visit);
+}
 
 /// The largest relative difference of losses, balance losses and gradient norms from those of one
 /// rank; that all ranks say the same is expected.
 inline double difference(const TinyOutcome& a, const TinyOutcome& reference) {
+    if (!a.status || !reference.status) return HUGE_VAL;
     double worst = 0.0;
     const auto compare = [&](double x, double y) {
         const double scale = std::max(std::abs(y), 1e-300);
