@@ -71,7 +71,8 @@ inline constexpr VerbHelp validate = {
     "  shardplan validate --runs runs.jsonl --json > report.json\n"
     "  shardplan validate --kernels kernels.jsonl\n"
     "  shardplan validate --collectives collectives.jsonl\n"
-    "  shardplan validate --collectives nccl.log --cluster dgx-h100 --calibration mine.json\n"};
+    "  shardplan validate --collectives nccl.log --cluster dgx-h100 --calibration mine.json\n"
+    "  shardplan validate --measurement m.json --calibration mine.json\n"};
 
 inline constexpr VerbHelp calibrate = {
     "calibrate", "fit constants: networks to your own timings, others to published runs",
@@ -90,6 +91,7 @@ inline constexpr VerbHelp simulate = {
     "  shardplan simulate plan.shardplan.json --trace step.json --html step.html\n"
     "  shardplan simulate -m llama-3-70b -c dgx-h100 -g 64 --layout tp8,sp,pp4,v2,mb1,zero1\n"
     "  shardplan simulate -m llama-3-8b -c dgx-h100 -g 16 --no-collapse --stragglers 2%\n"
+    "  shardplan simulate plan.shardplan.json --over m.json --html step.html\n"
     "A trace opens in ui.perfetto.dev, a page in any browser. Ranks that do the same are played\n"
     "once; --no-collapse plays each on its own. Exit code 1: the layout does not fit.\n"};
 
