@@ -71,7 +71,8 @@ inline constexpr VerbHelp validate = {
     "  shardplan validate --runs runs.jsonl --json > report.json\n"
     "  shardplan validate --kernels kernels.jsonl\n"
     "  shardplan validate --collectives collectives.jsonl\n"
-    "  shardplan validate --collectives nccl.log --cluster dgx-h100 --calibration mine.json\n"};
+    "  shardplan validate --collectives nccl.log --cluster dgx-h100 --calibration mine.json\n"
+    "  shardplan validate --measurement m.json --calibration mine.json\n"};
 
 inline constexpr VerbHelp calibrate = {
     "calibrate", "fit constants: networks to your own timings, others to published runs",
@@ -93,6 +94,7 @@ inline constexpr VerbHelp simulate = {
     "  shardplan simulate plan.shardplan.json --what-if stages=21-20-20-19\n"
     "  shardplan simulate plan.shardplan.json \\\n"
     "      --what-if \"cluster.node_groups[0].node.nics.per_nic=800 Gbit/s\"\n"
+    "  shardplan simulate plan.shardplan.json --over m.json --html step.html\n"
     "A trace opens in ui.perfetto.dev, a page in any browser. Ranks that do the same are played\n"
     "once; --no-collapse plays each on its own. --what-if takes an input by the path of --set "
     "(also\n"

@@ -158,6 +158,7 @@ struct SimulateVerbOptions {
     std::vector<std::string> what_if = {}; ///< changes of the step it is compared with
     std::string trace;                     ///< Chrome trace file to write
     std::string html;                      ///< page to write
+    std::string over;                      ///< measurement to lay over it
     bool every_rank = false;
     std::string stragglers; ///< spread of the ranks' speed, "2%"; empty: none
     std::int64_t seed = 1;
@@ -189,7 +190,9 @@ struct ValidateOptions {
     std::string kernels = {};     ///< kernel records, in place of runs
     std::string collectives = {}; ///< timings of collectives, in place of runs
     TimingOptions timing = {};
-    std::string calibration = {}; ///< applied to collectives
+    std::string calibration = {}; ///< applied to collectives, or to the plan of a measurement
+    std::string measurement = {}; ///< of a run, in place of runs
+    std::string plan = {};        ///< of the measurement; empty: the file it was run from
 };
 
 struct CalibrateVerbOptions {

@@ -226,6 +226,9 @@ int run_validate(const ValidateOptions& options, const Console& console) {
     if (!options.collectives.empty()) {
         return run_validate_collectives(options, console);
     }
+    if (!options.measurement.empty()) {
+        return run_validate_measurement(options, console);
+    }
     const std::vector<std::string> by =
         options.by.empty() ? std::vector<std::string>{"group"} : options.by;
     if (const auto status = check_grouping(by); !status) {

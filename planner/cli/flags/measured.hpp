@@ -42,13 +42,21 @@ inline void add_validate(CLI::App& app, Everything& all) {
     const auto add = [&](const char* flag, std::string& file, const char* doc) {
         return measured->add_option(flag, file, doc)->type_name("FILE");
     };
-    add("--runs", all.validate.runs, "run records, one JSON object per line");
-    add("--kernels", all.validate.kernels,
-        "kernel records, one JSON object per line: each kernel against its timing");
+    CLI::Option* runs = add("--runs", all.validate.runs, "run records, one JSON object per line");
+    CLI::Option* kernels =
+        add("--kernels", all.validate.kernels,
+            "kernel records, one JSON object per line: each kernel against its timing");
     CLI::Option* timings =
         add("--collectives", all.validate.collectives,
             "timings of collectives, one JSON object per line, or a log of nccl-tests");
+    CLI::Option* measurement =
+        add("--measurement", all.validate.measurement, "what `run --measure` wrote: term by term");
     measured->require_option(1);
+    validate
+        ->add_option("--plan", all.validate.plan,
+                     "plan of the measurement, where it is not the file it was run from")
+        ->type_name("FILE")
+        ->needs(measurement);
     const auto listed = [](const std::vector<std::string>& names) {
         std::string out;
         for (const std::string& name : names) {
@@ -66,9 +74,11 @@ inline void add_validate(CLI::App& app, Everything& all) {
     validate->add_flag("--sweeps", all.validate.sweeps, "every sweep, not only their groups");
     validate
         ->add_option("--calibration", all.validate.calibration,
-                     "calibration file that the collectives are predicted with")
+                     "calibration file that collectives or the plan of a measurement are "
+                     "predicted with")
         ->type_name("FILE")
-        ->needs(timings);
+        ->excludes(runs)
+        ->excludes(kernels);
     add_timing(validate, all.validate.timing, timings);
     validate->callback([&all] {
         all.verb = [&all](const Console& console) { return run_validate(all.validate, console); };
