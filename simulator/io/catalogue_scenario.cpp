@@ -206,22 +206,42 @@ std::vector<std::string_view> fabric_names(const Cluster& cluster) {
     return names;
 }
 
-/// The profile of a kind of network between these devices: the one of their architecture where
-/// there is one, else the one for any. nullptr: nobody describes the kind.
+/// The profile of a kind of network between devices like this one: the one of their architecture
+/// where there is one, else the one for any. nullptr: nobody describes the kind.
 const FabricProfile* profile_for(const std::vector<FabricProfile>& profiles, std::string_view name,
-                                 const std::vector<Device>& devices) {
+                                 const Device& device) {
     const FabricProfile* found = nullptr;
     for (const FabricProfile& profile : profiles) {
         if (profile.name != name) {
             continue;
         }
-        const bool is_theirs = !profile.arch.empty() && !devices.empty() &&
-                               devices.front().arch.starts_with(profile.arch);
+        const bool is_theirs = !profile.arch.empty() && device.arch.starts_with(profile.arch);
         if (is_theirs || (profile.arch.empty() && found == nullptr)) {
             found = &profile;
         }
     }
     return found;
+}
+
+/// The profiles of a kind of network that the devices of a scenario need.
+Status add_profiles(const std::vector<FabricProfile>& profiles, std::string_view name,
+                    Scenario& scenario) {
+    for (const Device& device : scenario.devices) {
+        const FabricProfile* profile = profile_for(profiles, name, device);
+        if (profile == nullptr) {
+            return Error{ErrorCode::not_found, "cluster.fabric.kind",
+                         "there is no profile of the network " + in_quotes(name),
+                         "add topologies/fabrics/" + std::string(name) + ".json"};
+        }
+        const bool known = std::any_of(
+            scenario.fabrics.begin(), scenario.fabrics.end(), [&](const FabricProfile& have) {
+                return have.name == profile->name && have.arch == profile->arch;
+            });
+        if (!known) {
+            scenario.fabrics.push_back(*profile);
+        }
+    }
+    return Done{};
 }
 
 } // namespace
@@ -305,13 +325,9 @@ Result<Scenario> assemble_scenario(ModelSpec model, Cluster cluster, Job job, St
         scenario.devices.push_back(std::move(device).value());
     }
     for (const std::string_view name : fabric_names(cluster)) {
-        const FabricProfile* profile = profile_for(catalogue.fabrics, name, scenario.devices);
-        if (profile == nullptr) {
-            return Error{ErrorCode::not_found, "cluster.fabric.kind",
-                         "there is no profile of the network " + in_quotes(name),
-                         "add topologies/fabrics/" + std::string(name) + ".json"};
+        if (Status status = add_profiles(catalogue.fabrics, name, scenario); !status) {
+            return std::move(status).error();
         }
-        scenario.fabrics.push_back(*profile);
     }
     scenario.model = std::move(model);
     scenario.mesh_rings = mesh_rings(cluster);

@@ -23,11 +23,17 @@ std::int64_t members_within(const GroupRanks& ranks, std::int64_t unit) {
     return members;
 }
 
-const FabricProfile* profile_of(const Scenario& scenario, std::string_view name) {
+const FabricProfile* profile_of(const Scenario& scenario, std::string_view name,
+                                std::size_t group) {
+    const FabricProfile* found = nullptr;
     for (const FabricProfile& profile : scenario.fabrics) {
-        if (profile.name == name) return &profile;
+        if (profile.name != name) continue;
+        const bool is_theirs = !profile.arch.empty() && group < scenario.devices.size() &&
+                               scenario.devices[group].arch.starts_with(profile.arch);
+        if (is_theirs) return &profile;
+        if (found == nullptr || (profile.arch.empty() && !found->arch.empty())) found = &profile;
     }
-    return nullptr;
+    return found;
 }
 
 Bandwidth planned(const LinkBandwidth& link, const FabricProfile* profile) {
@@ -141,7 +147,7 @@ PathLevel scaleup_level(const Scenario& scenario, const InDomain& in) {
     PathLevel level;
     level.name = name_of(s.kind);
     level.is_scaleup = true;
-    const FabricProfile* profile = profile_of(scenario, level.name);
+    const FabricProfile* profile = profile_of(scenario, level.name, in.node_group);
     set_profile(profile, s.per_device, level);
     if (s.latency.value() > 0.0) level.step_latency = s.latency;
     level.per_rank = planned(s.per_device, profile);
@@ -162,11 +168,12 @@ PathLevel scaleup_level(const Scenario& scenario, const InDomain& in) {
 }
 
 /// Between the domains of one node (bridged pairs): over the host's bus.
-PathLevel host_level(const Scenario& scenario, const NodeTemplate& node) {
+PathLevel host_level(const Scenario& scenario, std::size_t group) {
+    const NodeTemplate& node = scenario.cluster.node_groups[group].node;
     PathLevel level;
     level.name = name_of(ScaleupKind::pcie);
     level.is_scaleup = true;
-    const FabricProfile* profile = profile_of(scenario, level.name);
+    const FabricProfile* profile = profile_of(scenario, level.name, group);
     set_profile(profile, node.host.pcie_per_device, level);
     level.per_rank =
         node.scaleup.peer_access ? planned(node.host.pcie_per_device, profile) : through_host(node);
@@ -174,13 +181,16 @@ PathLevel host_level(const Scenario& scenario, const NodeTemplate& node) {
     return level;
 }
 
+} // namespace
+
 /// Between nodes below one leaf. Channels get equal shares of the data, so where only some cards
 /// are staged through the host the others wait for them.
 /// Source: NCCL src/graph/search.cc (one speed for all channels).
-PathLevel nic_level(const Scenario& scenario, const NodeTemplate& node) {
+PathLevel nic_level(const Scenario& scenario, std::size_t group) {
+    const NodeTemplate& node = scenario.cluster.node_groups[group].node;
     PathLevel level;
     level.name = name_of(scenario.cluster.fabric.kind);
-    const FabricProfile* profile = profile_of(scenario, level.name);
+    const FabricProfile* profile = profile_of(scenario, level.name, group);
     set_profile(profile, node.nics.per_nic, level);
     Bandwidth card = planned(node.nics.per_nic, profile);
     const double cards = static_cast<double>(std::max<std::int64_t>(1, node.nics.count));
@@ -206,6 +216,12 @@ PathLevel nic_level(const Scenario& scenario, const NodeTemplate& node) {
     }
     return level;
 }
+
+PathLevel domain_level(const Scenario& scenario, std::size_t group, std::int64_t domain) {
+    return scaleup_level(scenario, {group, domain, domain, domain, 1});
+}
+
+namespace {
 
 /// Node groups that hold ranks 0 to `all` - 1, as [0, end).
 std::size_t groups_with(const Cluster& cluster, std::int64_t all) {
@@ -327,9 +343,8 @@ void add_levels(const Scenario& scenario, const GroupRanks& ranks, GroupPath& pa
     if (reached < path.ranks && domain < devices) {
         const std::int64_t in_node = members_within(ranks, devices);
         if (in_node > reached) {
-            PathLevel level = slowest_level(groups, [&](std::size_t group) {
-                return host_level(scenario, cluster.node_groups[group].node);
-            });
+            PathLevel level = slowest_level(
+                groups, [&](std::size_t group) { return host_level(scenario, group); });
             level.members = in_node / reached;
             level.sharing_groups = std::max<std::int64_t>(1, devices / in_node);
             path.levels.push_back(level);
@@ -338,9 +353,8 @@ void add_levels(const Scenario& scenario, const GroupRanks& ranks, GroupPath& pa
     }
     if (reached == path.ranks) return;
 
-    const PathLevel nic = slowest_level(groups, [&](std::size_t group) {
-        return nic_level(scenario, cluster.node_groups[group].node);
-    });
+    const PathLevel nic =
+        slowest_level(groups, [&](std::size_t group) { return nic_level(scenario, group); });
     if (!cluster.fabric.torus.empty()) {
         const bool has_cards =
             std::any_of(cluster.node_groups.begin(), cluster.node_groups.end(),

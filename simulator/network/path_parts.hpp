@@ -13,8 +13,14 @@ std::int64_t members_within(const GroupRanks& ranks, std::int64_t unit);
 /// kind of network loses (`profile`; nullptr: nothing).
 Bandwidth planned(const LinkBandwidth& link, const FabricProfile* profile);
 
-/// The profile of a kind of network; nullptr: the scenario has none.
-const FabricProfile* profile_of(const Scenario& scenario, std::string_view name);
+/// The profile of a kind of network for the devices of a node group: that of their architecture
+/// where there is one. nullptr: the scenario has none.
+const FabricProfile* profile_of(const Scenario& scenario, std::string_view name, std::size_t group);
+
+/// The way out of a node of one group, all its devices sending, and that inside one of its scale-up
+/// domains of `domain` devices, all of them in one group.
+PathLevel nic_level(const Scenario& scenario, std::size_t group);
+PathLevel domain_level(const Scenario& scenario, std::size_t group, std::int64_t domain);
 
 /// The dimensions of a torus that a group crosses, one tier each. `devices`: of one node. `nic`:
 /// the way out of a node, whose constants the links share. `has_cards`: what leaves a node goes

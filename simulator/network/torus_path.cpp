@@ -57,7 +57,8 @@ std::int64_t ring_hops(const TorusLine& line, std::int64_t members) {
 void add_torus_levels(const Scenario& scenario, const GroupRanks& ranks, std::int64_t devices,
                       const PathLevel& nic, bool has_cards, std::int64_t reached, GroupPath& path) {
     const Fabric& fabric = scenario.cluster.fabric;
-    const FabricProfile* profile = profile_of(scenario, nic.name);
+    // the kind of link is the same for all nodes, whatever their devices
+    const FabricProfile* profile = profile_of(scenario, nic.name, 0);
     const auto per_node = static_cast<double>(devices);
     std::int64_t below = devices;
     for (const TorusDimension& dimension : fabric.torus) {
