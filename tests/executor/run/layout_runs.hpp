@@ -46,7 +46,7 @@ inline exec::TrainingPlan training_plan(const TinyRun& run) {
     plan.global_batch = run.global_batch;
     plan.arithmetic = run.arithmetic;
     plan.optimizer = run.optimizer;
-    plan.rate.peak = 1e-2;
+    plan.rate.peak = 3e-3;
     plan.rate.warmup = 3;
     plan.threads = 1;
     return plan;
