@@ -97,6 +97,10 @@ public:
     // --- portions --------------------------------------------------------------------------------
 
     [[nodiscard]] Index portions() const { return static_cast<Index>(portions_.size()); }
+    /// Segments are those of the Parameters.
+    [[nodiscard]] const Portion& portion(Index p) const {
+        return portions_[static_cast<std::size_t>(p)];
+    }
     /// Of a wrap unit, as the Schedule counts them in a chunk. Bucket b is portion b.
     [[nodiscard]] Index portion_of(Index chunk, Index wrap_unit) const;
 
@@ -157,9 +161,6 @@ private:
     Status split(std::vector<Segment> segments);
     void fill_from(const Buffer<Scalar>& values);
     [[nodiscard]] sim::Shard shard() const { return options_.layout.shard; }
-    [[nodiscard]] const Portion& portion(Index p) const {
-        return portions_[static_cast<std::size_t>(p)];
-    }
     template <class F>
     void each_segment(Index p, F&& f) const;
     template <class F>
