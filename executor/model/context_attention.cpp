@@ -55,8 +55,12 @@ void ContextAttention<Scalar>::to_heads(std::span<const Index> sections, const S
     const Index width = std::accumulate(sections.begin(), sections.end(), Index{0});
     const Index count = rows_->all * width;
     Scratch<Scalar> sent(*arena_, count);
-    Scratch<Scalar> received(*arena_, count);
     copy_parts(sections, rows_->all, ranks, true, rows, sent.data());
+    if (sizes_.samples == 1) {
+        links_->all_to_all(sim::Group::cp, sent.data(), whole, count);
+        return;
+    }
+    Scratch<Scalar> received(*arena_, count);
     links_->all_to_all(sim::Group::cp, sent.data(), received.data(), count);
     const Index piece = rows_->length() * width / ranks;
     for (Index i = 0; i < ranks * sizes_.samples; ++i) {
@@ -72,8 +76,13 @@ void ContextAttention<Scalar>::to_tokens(std::span<const Index> sections, const 
     const Index ranks = links_->share().cp.parts;
     const Index width = std::accumulate(sections.begin(), sections.end(), Index{0});
     const Index count = rows_->all * width;
-    Scratch<Scalar> sent(*arena_, count);
     Scratch<Scalar> received(*arena_, count);
+    if (sizes_.samples == 1) {
+        links_->all_to_all(sim::Group::cp, whole, received.data(), count);
+        copy_parts(sections, rows_->all, ranks, false, received.data(), rows);
+        return;
+    }
+    Scratch<Scalar> sent(*arena_, count);
     const Index piece = rows_->length() * width / ranks;
     for (Index i = 0; i < ranks * sizes_.samples; ++i) {
         const Index rank = i / sizes_.samples;
@@ -165,13 +174,14 @@ void ContextAttention<Scalar>::forward_ring(Queries& own, Scratch<Scalar>& kv) c
     }
 }
 
-/// Gradients of a block travel behind it, one step later, and end where it came from: `dkv` is that
-/// of this rank's own keys and values on return.
+/// Gradients of a block travel behind it, one step later, and end where it came from, whose own
+/// part in them has waited there.
 template <class Scalar>
 void ContextAttention<Scalar>::backward_ring(Queries& own, Scratch<Scalar>& kv,
-                                             Scratch<Scalar>& dkv) const {
+                                             Scalar* dqkv) const {
     const PartOf cp = links_->share().cp;
     Scratch<Scalar> next(*arena_, kv_count());
+    Scratch<Scalar> found(*arena_, kv_count());
     Scratch<Scalar> travelling(*arena_, kv_count());
     Scratch<Scalar> arriving(*arena_, kv_count());
     Request gradient_sent;
@@ -184,21 +194,27 @@ void ContextAttention<Scalar>::backward_ring(Queries& own, Scratch<Scalar>& kv,
             links_->start_turn(sim::Group::cp, kv.data(), next.data(), kv_count(), 0, sent,
                                received);
         }
-        std::fill_n(dkv.data(), kv_count(), Scalar(0));
-        attend(own, (cp.part + cp.parts - step) % cp.parts, kv.data(), dkv.data());
-        if (step > 0) {
+        std::fill_n(found.data(), kv_count(), Scalar(0));
+        attend(own, (cp.part + cp.parts - step) % cp.parts, kv.data(), found.data());
+        if (step > 1) {
             links_->finish_turn(sim::Group::cp, gradient_sent, gradient_received);
-            kernels_->add(kv_count(), arriving.data(), dkv.data());
+            kernels_->add(kv_count(), arriving.data(), found.data());
         }
-        std::swap(dkv, travelling);
-        links_->start_turn(sim::Group::cp, travelling.data(), arriving.data(), kv_count(), 1,
-                           gradient_sent, gradient_received);
+        if (step == 0) {
+            put_kv(found.data(), dqkv);
+        } else {
+            std::swap(found, travelling);
+            links_->start_turn(sim::Group::cp, travelling.data(), arriving.data(), kv_count(), 1,
+                               gradient_sent, gradient_received);
+        }
         if (last) break;
         links_->finish_turn(sim::Group::cp, sent, received);
         std::swap(kv, next);
     }
     links_->finish_turn(sim::Group::cp, gradient_sent, gradient_received);
-    std::swap(dkv, arriving);
+    take_kv(dqkv, found.data());
+    kernels_->add(kv_count(), arriving.data(), found.data());
+    put_kv(found.data(), dqkv);
 }
 
 template <class Scalar>
@@ -260,10 +276,8 @@ void ContextAttention<Scalar>::backward(const Scalar* qkv, const Scalar* out, co
     std::fill_n(dqkv, rows_->all * (qkv_[0] + 2 * qkv_[1]), Scalar(0));
     if (links_->share().cp_kind == sim::CpKind::ring) {
         Scratch<Scalar> kv(*arena_, kv_count());
-        Scratch<Scalar> dkv(*arena_, kv_count());
         take_kv(qkv, kv.data());
-        backward_ring(own, kv, dkv);
-        put_kv(dkv.data(), dqkv);
+        backward_ring(own, kv, dqkv);
         return;
     }
     Scratch<Scalar> all(*arena_, kv_count() * cp.parts);

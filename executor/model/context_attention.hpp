@@ -57,7 +57,7 @@ private:
     /// Attention of this rank's pieces to those of `rank`; with `dkv` its gradient.
     void attend(Queries& queries, Index rank, const Scalar* kv, Scalar* dkv) const;
     void forward_ring(Queries& queries, Scratch<Scalar>& kv) const;
-    void backward_ring(Queries& queries, Scratch<Scalar>& kv, Scratch<Scalar>& dkv) const;
+    void backward_ring(Queries& queries, Scratch<Scalar>& kv, Scalar* dqkv) const;
     void take_kv(const Scalar* qkv, Scalar* kv) const;
     void put_kv(const Scalar* kv, Scalar* qkv) const;
     [[nodiscard]] Index kv_count() const { return rows_->all * 2 * qkv_[1]; }

@@ -111,7 +111,7 @@ void Block<Scalar>::experts_output(BlockState<Scalar>& s, Scalar* output) const 
         return;
     }
     join(sums_experts_ && tp_.part > 0 ? nullptr : static_cast<const Scalar*>(middle), output);
-    if (sums_experts_) work_.links->all_reduce(sim::Group::tp, output, rows_.own * hidden_);
+    if (sums_experts_) work_.links->all_reduce(sim::Group::etp, output, rows_.own * hidden_);
 }
 
 /// From the gradients of what the experts gave to those of what they got, in the order of sent
@@ -166,7 +166,7 @@ void Block<Scalar>::dispatch_backward(BlockState<Scalar>& s, const Scalar* drows
     // what is alike on all ranks goes into their sum once
     if (sums_experts_ && tp_.part > 0) std::fill_n(dnormed, count, Scalar(0));
     work_.kernels->dispatch_backward(sent, hidden_, sent_routing(s), drows, dnormed);
-    if (sums_experts_) work_.links->all_reduce(sim::Group::tp, dnormed, count);
+    if (sums_experts_) work_.links->all_reduce(sim::Group::etp, dnormed, count);
 }
 
 template <class Scalar>
@@ -189,7 +189,7 @@ void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient, do
     }
     if (shares_rows_) gather_sent(shape.top_k, dweights.data());
     if (sums_experts_) {
-        work_.links->all_reduce(sim::Group::tp, dweights.data(), shape.rows * shape.top_k);
+        work_.links->all_reduce(sim::Group::etp, dweights.data(), shape.rows * shape.top_k);
     }
     expert_maps_backward(s, drows, deferred);
     std::vector<double> slopes = s.slopes;
