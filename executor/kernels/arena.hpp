@@ -6,6 +6,7 @@
 
 #include "executor/kernels/buffer.hpp"
 #include "executor/kernels/kernels.hpp"
+#include "executor/kernels/memory_count.hpp"
 
 namespace shardplan::exec {
 
@@ -15,8 +16,12 @@ namespace shardplan::exec {
 class Arena {
 public:
     /// Contents are left over from the last user.
-    Buffer<std::byte> take(Index bytes);
-    void give(Buffer<std::byte> buffer);
+    Buffer<std::byte> take(Index bytes, sim::TensorKind kind);
+    void give(Buffer<std::byte> buffer, sim::TensorKind kind);
+    void recount(Index bytes, sim::TensorKind from, sim::TensorKind to);
+    /// What is taken from now on counts there by kind; nothing may be taken yet. `count` outlives
+    /// this.
+    void count_in(MemoryCount& count) { count_ = &count; }
 
     [[nodiscard]] Index bytes_in_use() const { return in_use_; }
     /// Most bytes in use at any time since the last call of `restart_high_water`.
@@ -27,6 +32,7 @@ private:
     std::map<Index, std::vector<Buffer<std::byte>>> free_;
     Index in_use_ = 0;
     Index high_water_ = 0;
+    MemoryCount* count_ = nullptr;
 };
 
 /// Elements from an arena, given back at the end of the scope.
@@ -34,23 +40,33 @@ template <class T>
 class Scratch {
 public:
     Scratch() = default;
-    Scratch(Arena& arena, Index count)
-        : arena_(&arena), buffer_(arena.take(count * static_cast<Index>(sizeof(T)))) {}
+    Scratch(Arena& arena, Index count, sim::TensorKind kind = sim::TensorKind::temporaries)
+        : arena_(&arena),
+          buffer_(arena.take(count * static_cast<Index>(sizeof(T)), kind)),
+          kind_(kind) {}
     Scratch(Scratch&& other) noexcept
-        : arena_(std::exchange(other.arena_, nullptr)), buffer_(std::move(other.buffer_)) {}
+        : arena_(std::exchange(other.arena_, nullptr)),
+          buffer_(std::move(other.buffer_)),
+          kind_(other.kind_) {}
     Scratch& operator=(Scratch&& other) noexcept {
         if (this == &other) return *this;
         release();
         arena_ = std::exchange(other.arena_, nullptr);
         buffer_ = std::move(other.buffer_);
+        kind_ = other.kind_;
         return *this;
     }
     ~Scratch() { release(); }
 
     void release() {
-        if (arena_ != nullptr) arena_->give(std::move(buffer_));
+        if (arena_ != nullptr) arena_->give(std::move(buffer_), kind_);
         arena_ = nullptr;
         buffer_ = {};
+    }
+    /// What it is held for from now on.
+    void count_as(sim::TensorKind kind) {
+        if (arena_ != nullptr) arena_->recount(buffer_.size(), kind_, kind);
+        kind_ = kind;
     }
     [[nodiscard]] bool held() const { return arena_ != nullptr; }
     [[nodiscard]] Index size() const { return buffer_.size() / static_cast<Index>(sizeof(T)); }
@@ -61,6 +77,7 @@ public:
 private:
     Arena* arena_ = nullptr;
     Buffer<std::byte> buffer_;
+    sim::TensorKind kind_ = sim::TensorKind::temporaries;
 };
 
 } // namespace shardplan::exec

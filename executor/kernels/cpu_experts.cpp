@@ -22,8 +22,42 @@ void choose(const Scalar* p, const RouterShape& s, std::int32_t* expert) {
     }
 }
 
-/// Sorts by expert, then by token, by counting.
-void place_rows(const RouterShape& s, const Routing& routing) {
+} // namespace
+
+template <class Scalar>
+void CpuKernels<Scalar>::route(const RouterShape& s, const Scalar* logits, Scalar* probabilities,
+                               Scalar* weights, std::int32_t* expert, double* sums) {
+    pool_->ranges(s.rows, 1, 32 * s.rows * s.experts, [&](Index begin, Index end) {
+        for (Index r = begin; r < end; ++r) {
+            const auto in = array(logits + r * s.experts, s.experts);
+            auto p = array(probabilities + r * s.experts, s.experts);
+            p = (in - in.maxCoeff()).exp();
+            p /= p.sum();
+            std::int32_t* chosen = expert + r * s.top_k;
+            choose(p.data(), s, chosen);
+            Scalar sum = 0;
+            for (Index slot = 0; slot < s.top_k; ++slot) {
+                sum += p[chosen[slot]];
+            }
+            for (Index slot = 0; slot < s.top_k; ++slot) {
+                weights[r * s.top_k + slot] = p[chosen[slot]] / sum;
+            }
+        }
+    });
+    std::fill_n(sums, 2 * s.experts, 0.0);
+    for (Index r = 0; r < s.rows; ++r) {
+        for (Index e = 0; e < s.experts; ++e) {
+            sums[e] += static_cast<double>(probabilities[r * s.experts + e]);
+        }
+        for (Index slot = 0; slot < s.top_k; ++slot) {
+            sums[s.experts + expert[r * s.top_k + slot]] += 1.0;
+        }
+    }
+}
+
+/// By expert, then by token, by counting.
+template <class Scalar>
+void CpuKernels<Scalar>::sort_choices(const RouterShape& s, const Routing& routing) {
     const Index choices = s.rows * s.top_k;
     std::fill_n(routing.offsets, s.experts + 1, Index{0});
     for (Index i = 0; i < choices; ++i) {
@@ -39,56 +73,12 @@ void place_rows(const RouterShape& s, const Routing& routing) {
     }
 }
 
-/// d(load-balance loss) / d(mean probability of expert e), for a factor of one.
-double balance_slope(const RouterShape& s, const Routing& routing, Index e) {
-    const auto assigned = static_cast<double>(routing.offsets[e + 1] - routing.offsets[e]);
-    return s.balance * static_cast<double>(s.experts) * assigned /
-           static_cast<double>(s.rows * s.top_k);
-}
-
-} // namespace
-
-template <class Scalar>
-double CpuKernels<Scalar>::route(const RouterShape& s, const Scalar* logits, Scalar* probabilities,
-                                 Scalar* weights, const Routing& routing) {
-    pool_->ranges(s.rows, 1, 32 * s.rows * s.experts, [&](Index begin, Index end) {
-        for (Index r = begin; r < end; ++r) {
-            const auto in = array(logits + r * s.experts, s.experts);
-            auto p = array(probabilities + r * s.experts, s.experts);
-            p = (in - in.maxCoeff()).exp();
-            p /= p.sum();
-            std::int32_t* expert = routing.expert + r * s.top_k;
-            choose(p.data(), s, expert);
-            Scalar sum = 0;
-            for (Index slot = 0; slot < s.top_k; ++slot) {
-                sum += p[expert[slot]];
-            }
-            for (Index slot = 0; slot < s.top_k; ++slot) {
-                weights[r * s.top_k + slot] = p[expert[slot]] / sum;
-            }
-        }
-    });
-    place_rows(s, routing);
-    double loss = 0.0;
-    for (Index e = 0; e < s.experts; ++e) {
-        double mean = 0.0;
-        for (Index r = 0; r < s.rows; ++r) {
-            mean += static_cast<double>(probabilities[r * s.experts + e]);
-        }
-        loss += balance_slope(s, routing, e) * mean / static_cast<double>(s.rows);
-    }
-    return loss;
-}
-
 template <class Scalar>
 void CpuKernels<Scalar>::route_backward(const RouterShape& s, const Scalar* probabilities,
-                                        const Scalar* weights, const Routing& routing,
-                                        const Scalar* dweights, double factor, Scalar* dlogits) {
-    std::vector<Scalar> slope(static_cast<std::size_t>(s.experts));
-    for (Index e = 0; e < s.experts; ++e) {
-        slope[static_cast<std::size_t>(e)] = static_cast<Scalar>(
-            factor * balance_slope(s, routing, e) / static_cast<double>(s.rows));
-    }
+                                        const Scalar* weights, const std::int32_t* expert,
+                                        const Scalar* dweights, const double* slopes,
+                                        Scalar* dlogits) {
+    const std::vector<Scalar> slope(slopes, slopes + s.experts);
     pool_->ranges(s.rows, 1, 16 * s.rows * s.experts, [&](Index begin, Index end) {
         for (Index r = begin; r < end; ++r) {
             const auto p = array(probabilities + r * s.experts, s.experts);
@@ -100,7 +90,7 @@ void CpuKernels<Scalar>::route_backward(const RouterShape& s, const Scalar* prob
             d = p * (dp - (p * dp).sum());
             const Scalar along = (w * dw).sum();
             for (Index slot = 0; slot < s.top_k; ++slot) {
-                d[routing.expert[r * s.top_k + slot]] += w[slot] * (dw[slot] - along);
+                d[expert[r * s.top_k + slot]] += w[slot] * (dw[slot] - along);
             }
         }
     });
@@ -129,6 +119,16 @@ void CpuKernels<Scalar>::dispatch_backward(const RouterShape& s, Index width,
 }
 
 template <class Scalar>
+void CpuKernels<Scalar>::move_rows(Index rows, Index width, const std::int32_t* place,
+                                   const Scalar* x, Scalar* y) {
+    pool_->ranges(rows, 1, rows * width, [&](Index begin, Index end) {
+        for (Index i = begin; i < end; ++i) {
+            array(y + place[i] * width, width) = array(x + i * width, width);
+        }
+    });
+}
+
+template <class Scalar>
 void CpuKernels<Scalar>::combine(const RouterShape& s, Index width, const Routing& routing,
                                  const Scalar* weights, const Scalar* sorted, Scalar* y) {
     pool_->ranges(s.rows, 1, 2 * s.rows * s.top_k * width, [&](Index begin, Index end) {
@@ -152,17 +152,20 @@ void CpuKernels<Scalar>::combine_backward(const RouterShape& s, Index width, con
     });
 }
 
-#define SHARDPLAN_INSTANTIATE(S)                                                                \
-    template double CpuKernels<S>::route(const RouterShape&, const S*, S*, S*, const Routing&); \
-    template void CpuKernels<S>::route_backward(const RouterShape&, const S*, const S*,         \
-                                                const Routing&, const S*, double, S*);          \
-    template void CpuKernels<S>::dispatch(const RouterShape&, Index, const Routing&, const S*,  \
-                                          S*);                                                  \
-    template void CpuKernels<S>::dispatch_backward(const RouterShape&, Index, const Routing&,   \
-                                                   const S*, S*);                               \
-    template void CpuKernels<S>::combine(const RouterShape&, Index, const Routing&, const S*,   \
-                                         const S*, S*);                                         \
-    template void CpuKernels<S>::combine_backward(const RouterShape&, Index, const Routing&,    \
+#define SHARDPLAN_INSTANTIATE(S)                                                                   \
+    template void CpuKernels<S>::route(const RouterShape&, const S*, S*, S*, std::int32_t*,        \
+                                       double*);                                                   \
+    template void CpuKernels<S>::sort_choices(const RouterShape&, const Routing&);                 \
+    template void CpuKernels<S>::route_backward(const RouterShape&, const S*, const S*,            \
+                                                const std::int32_t*, const S*, const double*, S*); \
+    template void CpuKernels<S>::dispatch(const RouterShape&, Index, const Routing&, const S*,     \
+                                          S*);                                                     \
+    template void CpuKernels<S>::dispatch_backward(const RouterShape&, Index, const Routing&,      \
+                                                   const S*, S*);                                  \
+    template void CpuKernels<S>::move_rows(Index, Index, const std::int32_t*, const S*, S*);       \
+    template void CpuKernels<S>::combine(const RouterShape&, Index, const Routing&, const S*,      \
+                                         const S*, S*);                                            \
+    template void CpuKernels<S>::combine_backward(const RouterShape&, Index, const Routing&,       \
                                                   const S*, const S*, const S*, S*, S*);
 SHARDPLAN_INSTANTIATE(float)
 SHARDPLAN_INSTANTIATE(double)

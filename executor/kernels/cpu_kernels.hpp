@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "executor/kernels/buffer.hpp"
 #include "executor/kernels/kernels.hpp"
 #include "executor/kernels/thread_pool.hpp"
 
@@ -34,27 +33,32 @@ public:
     void activation_forward(const ActivationShape& shape, const Scalar* x, Scalar* y) override;
     void activation_backward(const ActivationShape& shape, const Scalar* x, const Scalar* dy,
                              Scalar* dx) override;
-    void embed(std::span<const Token> tokens, Index width, Index length, const Scalar* table,
-               const Scalar* positions, Scalar* y) override;
-    void embed_backward(std::span<const Token> tokens, Index width, Index length, const Scalar* dy,
-                        Scalar* dtable, Scalar* dpositions) override;
+    void embed(const EmbedShape& shape, std::span<const Token> tokens, const Scalar* table,
+               Scalar* y, bool accumulate) override;
+    void embed_backward(const EmbedShape& shape, std::span<const Token> tokens, const Scalar* dy,
+                        Scalar* dtable) override;
     void attention_forward(const AttentionShape& shape, const Scalar* q, const Scalar* k,
                            const Scalar* v, Scalar* out, Scalar* lse) override;
     void attention_backward(const AttentionShape& shape, const Scalar* q, const Scalar* k,
                             const Scalar* v, const Scalar* out, const Scalar* lse,
                             const Scalar* dout, Scalar* dq, Scalar* dk, Scalar* dv) override;
-    double cross_entropy(const LossShape& shape, const Scalar* x, const Scalar* head,
-                         std::span<const Token> targets, double factor, Scalar* dx,
-                         Scalar* dhead) override;
-    double route(const RouterShape& shape, const Scalar* logits, Scalar* probabilities,
-                 Scalar* weights, const Routing& routing) override;
+    void loss_top(const LossShape& shape, const Scalar* logits, Scalar* top) override;
+    void loss_sums(const LossShape& shape, std::span<const Token> targets, const Scalar* top,
+                   Scalar* logits, Scalar* sums, Scalar* chosen) override;
+    void loss_gradient(const LossShape& shape, std::span<const Token> targets, double factor,
+                       const Scalar* sums, Scalar* logits) override;
+    void route(const RouterShape& shape, const Scalar* logits, Scalar* probabilities,
+               Scalar* weights, std::int32_t* expert, double* sums) override;
+    void sort_choices(const RouterShape& shape, const Routing& routing) override;
     void route_backward(const RouterShape& shape, const Scalar* probabilities,
-                        const Scalar* weights, const Routing& routing, const Scalar* dweights,
-                        double factor, Scalar* dlogits) override;
+                        const Scalar* weights, const std::int32_t* expert, const Scalar* dweights,
+                        const double* slopes, Scalar* dlogits) override;
     void dispatch(const RouterShape& shape, Index width, const Routing& routing, const Scalar* x,
                   Scalar* sorted) override;
     void dispatch_backward(const RouterShape& shape, Index width, const Routing& routing,
                            const Scalar* dsorted, Scalar* dx) override;
+    void move_rows(Index rows, Index width, const std::int32_t* place, const Scalar* x,
+                   Scalar* y) override;
     void combine(const RouterShape& shape, Index width, const Routing& routing,
                  const Scalar* weights, const Scalar* sorted, Scalar* y) override;
     void combine_backward(const RouterShape& shape, Index width, const Routing& routing,
@@ -68,7 +72,6 @@ public:
 
 private:
     std::unique_ptr<ThreadPool> pool_;
-    Buffer<Scalar> logits_; ///< of one chunk; kept, for fresh pages are slow
 };
 
 } // namespace shardplan::exec

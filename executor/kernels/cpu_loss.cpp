@@ -1,64 +1,55 @@
-#include <algorithm>
-#include <cmath>
-#include <vector>
+#include <limits>
 
 #include "executor/kernels/cpu_kernels.hpp"
 #include "executor/kernels/eigen.hpp"
 
 namespace shardplan::exec {
 
-namespace {
-
-/// Turns a row of logits into its gradient, and returns its loss.
 template <class Scalar>
-double softmax_row(Scalar* logits, Index vocab, Token target, Scalar factor) {
-    auto row = array(logits, vocab);
-    const Scalar top = row.maxCoeff();
-    const Scalar chosen = row[target];
-    row = (row - top).exp();
-    const Scalar sum = row.sum();
-    row *= factor / sum;
-    row[target] -= factor;
-    return static_cast<double>(top) + std::log(static_cast<double>(sum)) -
-           static_cast<double>(chosen);
+void CpuKernels<Scalar>::loss_top(const LossShape& s, const Scalar* logits, Scalar* top) {
+    pool_->ranges(s.rows, 1, s.rows * s.vocab, [&](Index begin, Index end) {
+        for (Index r = begin; r < end; ++r) {
+            top[r] = s.vocab > 0 ? array(logits + r * s.vocab, s.vocab).maxCoeff()
+                                 : -std::numeric_limits<Scalar>::infinity();
+        }
+    });
 }
 
-} // namespace
-
 template <class Scalar>
-double CpuKernels<Scalar>::cross_entropy(const LossShape& s, const Scalar* x, const Scalar* head,
-                                         std::span<const Token> targets, double factor, Scalar* dx,
-                                         Scalar* dhead) {
-    const Index chunk = std::min(s.chunk, s.rows);
-    if (logits_.size() < chunk * s.vocab) logits_.reset(chunk * s.vocab);
-    Scalar* logits = logits_.data();
-    std::vector<double> losses(static_cast<std::size_t>(s.rows));
-    for (Index first = 0; first < s.rows; first += chunk) {
-        const Index rows = std::min(chunk, s.rows - first);
-        const Scalar* in = x + first * s.hidden;
-        this->product(ProductForm::nt, {rows, s.vocab, s.hidden}, in, head, logits, false);
-        pool_->ranges(rows, 1, 16 * rows * s.vocab, [&](Index begin, Index end) {
-            for (Index r = begin; r < end; ++r) {
-                const auto at = static_cast<std::size_t>(first + r);
-                losses[at] = softmax_row(logits + r * s.vocab, s.vocab, targets[at],
-                                         static_cast<Scalar>(factor));
-            }
-        });
-        if (dx == nullptr) continue;
-        this->product(ProductForm::nn, {rows, s.hidden, s.vocab}, logits, head,
-                      dx + first * s.hidden, false);
-        this->product(ProductForm::tn, {s.vocab, s.hidden, rows}, logits, in, dhead, true);
-    }
-    double sum = 0.0;
-    for (const double loss : losses) {
-        sum += loss;
-    }
-    return sum;
+void CpuKernels<Scalar>::loss_sums(const LossShape& s, std::span<const Token> targets,
+                                   const Scalar* top, Scalar* logits, Scalar* sums,
+                                   Scalar* chosen) {
+    pool_->ranges(s.rows, 1, 12 * s.rows * s.vocab, [&](Index begin, Index end) {
+        for (Index r = begin; r < end; ++r) {
+            auto row = array(logits + r * s.vocab, s.vocab);
+            const Index target = targets[static_cast<std::size_t>(r)] - s.first;
+            chosen[r] = target >= 0 && target < s.vocab ? row[target] : Scalar(0);
+            row = (row - top[r]).exp();
+            sums[r] = row.sum();
+        }
+    });
 }
 
-#define SHARDPLAN_INSTANTIATE(S)                                                       \
-    template double CpuKernels<S>::cross_entropy(const LossShape&, const S*, const S*, \
-                                                 std::span<const Token>, double, S*, S*);
+template <class Scalar>
+void CpuKernels<Scalar>::loss_gradient(const LossShape& s, std::span<const Token> targets,
+                                       double factor, const Scalar* sums, Scalar* logits) {
+    const auto scale = static_cast<Scalar>(factor);
+    pool_->ranges(s.rows, 1, 2 * s.rows * s.vocab, [&](Index begin, Index end) {
+        for (Index r = begin; r < end; ++r) {
+            auto row = array(logits + r * s.vocab, s.vocab);
+            row *= scale / sums[r];
+            const Index target = targets[static_cast<std::size_t>(r)] - s.first;
+            if (target >= 0 && target < s.vocab) row[target] -= scale;
+        }
+    });
+}
+
+#define SHARDPLAN_INSTANTIATE(S)                                                                   \
+    template void CpuKernels<S>::loss_top(const LossShape&, const S*, S*);                         \
+    template void CpuKernels<S>::loss_sums(const LossShape&, std::span<const Token>, const S*, S*, \
+                                           S*, S*);                                                \
+    template void CpuKernels<S>::loss_gradient(const LossShape&, std::span<const Token>, double,   \
+                                               const S*, S*);
 SHARDPLAN_INSTANTIATE(float)
 SHARDPLAN_INSTANTIATE(double)
 #undef SHARDPLAN_INSTANTIATE

@@ -119,19 +119,20 @@ void CpuKernels<Scalar>::rotate(const RotaryShape& s, bool inverse, Scalar* x) {
         Eigen::Array<Scalar, Eigen::Dynamic, 1> cosine(half);
         Eigen::Array<Scalar, Eigen::Dynamic, 1> sine(half);
         Eigen::Array<Scalar, Eigen::Dynamic, 1> first(half);
-        for (Index position = begin; position < end; ++position) {
+        for (Index place = begin; place < end; ++place) {
+            const Index at = s.positions != nullptr ? s.positions[place] : place;
             for (Index i = 0; i < half; ++i) {
                 const double exponent =
                     -2.0 * static_cast<double>(i) / static_cast<double>(s.rotated);
-                const double angle = static_cast<double>(position) * std::pow(s.base, exponent);
+                const double angle = static_cast<double>(at) * std::pow(s.base, exponent);
                 cosine[i] = static_cast<Scalar>(std::cos(angle));
                 sine[i] = static_cast<Scalar>(sign * std::sin(angle));
             }
-            for (Index row = position; row < s.rows; row += s.length) {
+            for (Index row = place; row < s.rows; row += s.length) {
                 for (Index head = 0; head < s.heads; ++head) {
-                    Scalar* at = x + row * s.stride + head * s.head_dim;
-                    auto low = array(at, half);
-                    auto high = array(at + half, half);
+                    Scalar* pairs = x + row * s.stride + head * s.head_dim;
+                    auto low = array(pairs, half);
+                    auto high = array(pairs + half, half);
                     first = low;
                     low = first * cosine - high * sine;
                     high = high * cosine + first * sine;
@@ -142,31 +143,37 @@ void CpuKernels<Scalar>::rotate(const RotaryShape& s, bool inverse, Scalar* x) {
 }
 
 template <class Scalar>
-void CpuKernels<Scalar>::embed(std::span<const Token> tokens, Index width, Index length,
-                               const Scalar* table, const Scalar* positions, Scalar* y) {
+void CpuKernels<Scalar>::embed(const EmbedShape& s, std::span<const Token> tokens,
+                               const Scalar* table, Scalar* y, bool accumulate) {
     const auto rows = static_cast<Index>(tokens.size());
-    pool_->ranges(rows, 1, rows * width, [&](Index begin, Index end) {
+    pool_->ranges(rows, 1, rows * s.width, [&](Index begin, Index end) {
         for (Index r = begin; r < end; ++r) {
-            auto out = array(y + r * width, width);
-            out = array(table + tokens[static_cast<std::size_t>(r)] * width, width);
-            if (positions != nullptr) out += array(positions + r % length * width, width);
+            const Index at = tokens[static_cast<std::size_t>(r)] - s.first;
+            const bool here = at >= 0 && at < s.count;
+            auto out = array(y + r * s.width, s.width);
+            if (here && accumulate) {
+                out += array(table + at * s.width, s.width);
+            } else if (here) {
+                out = array(table + at * s.width, s.width);
+            } else if (!accumulate) {
+                out.setZero();
+            }
         }
     });
 }
 
 template <class Scalar>
-void CpuKernels<Scalar>::embed_backward(std::span<const Token> tokens, Index width, Index length,
-                                        const Scalar* dy, Scalar* dtable, Scalar* dpositions) {
+void CpuKernels<Scalar>::embed_backward(const EmbedShape& s, std::span<const Token> tokens,
+                                        const Scalar* dy, Scalar* dtable) {
     const auto rows = static_cast<Index>(tokens.size());
     // by columns: a token that occurs twice is added in the order of the rows
-    pool_->ranges(width, column_step, 2 * rows * width, [&](Index begin, Index end) {
+    pool_->ranges(s.width, column_step, 2 * rows * s.width, [&](Index begin, Index end) {
         const Index columns = end - begin;
         for (Index r = 0; r < rows; ++r) {
-            const auto g = array(dy + r * width + begin, columns);
-            array(dtable + tokens[static_cast<std::size_t>(r)] * width + begin, columns) += g;
-            if (dpositions != nullptr) {
-                array(dpositions + r % length * width + begin, columns) += g;
-            }
+            const Index at = tokens[static_cast<std::size_t>(r)] - s.first;
+            if (at < 0 || at >= s.count) continue;
+            array(dtable + at * s.width + begin, columns) +=
+                array(dy + r * s.width + begin, columns);
         }
     });
 }
@@ -181,10 +188,10 @@ void CpuKernels<Scalar>::embed_backward(std::span<const Token> tokens, Index wid
     template void CpuKernels<S>::norm_backward(const NormShape&, const S*, const S*, const S*,    \
                                                const S*, S*, S*, S*);                             \
     template void CpuKernels<S>::rotate(const RotaryShape&, bool, S*);                            \
-    template void CpuKernels<S>::embed(std::span<const Token>, Index, Index, const S*, const S*,  \
-                                       S*);                                                       \
-    template void CpuKernels<S>::embed_backward(std::span<const Token>, Index, Index, const S*,   \
-                                                S*, S*);
+    template void CpuKernels<S>::embed(const EmbedShape&, std::span<const Token>, const S*, S*,   \
+                                       bool);                                                     \
+    template void CpuKernels<S>::embed_backward(const EmbedShape&, std::span<const Token>,        \
+                                                const S*, S*);
 SHARDPLAN_INSTANTIATE(float)
 SHARDPLAN_INSTANTIATE(double)
 #undef SHARDPLAN_INSTANTIATE

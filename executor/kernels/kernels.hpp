@@ -32,26 +32,36 @@ struct NormShape {
     double epsilon = 1e-5;
 };
 
-/// Causal self attention of `sequences` sequences. Rows of queries, keys and values (one per token)
-/// lie `stride` elements apart, rows of the output heads * head_dim.
+/// Attention of consecutive queries of each of `sequences` sequences to consecutive keys of it.
+/// Rows of the output lie heads * head_dim elements apart.
 struct AttentionShape {
     Index sequences = 0;
-    Index length = 0; ///< tokens of one sequence
+    Index queries = 0; ///< of one sequence
+    Index keys = 0;    ///< of one sequence
     Index heads = 0;
     Index kv_heads = 0; ///< divides heads; each serves heads / kv_heads consecutive query heads
     Index head_dim = 0;
-    Index stride = 0;
+    Index query_stride = 0; ///< elements from row to row of the queries
+    Index key_stride = 0;   ///< of the keys, and of the values
+    Index query_rows = 0;   ///< from one sequence to the next, of queries and outputs
+    Index key_rows = 0;     ///< of keys and values
+    bool causal = true;     ///< query i sees keys 0 to i; else all
+    /// The same queries have attended to other keys before: forward, output and lse become those of
+    /// both; backward, with output and lse of all keys, gradients are added.
+    bool joins = false;
 };
 
 /// Rotation of the first `rotated` elements of each head, element i with element i + rotated / 2.
 struct RotaryShape {
     Index rows = 0;
-    Index length = 0; ///< a row's position is its index modulo this
+    Index length = 0; ///< rows of a sequence
     Index heads = 0;
     Index head_dim = 0;
     Index rotated = 0;
     Index stride = 0; ///< elements from row to row
     double base = 10000.0;
+    /// Position of each row of a sequence; null: its index.
+    const Index* positions = nullptr;
 };
 
 /// Values of `rows` x `width`; gated: the input has rows of 2 * width, gate first.
@@ -62,21 +72,24 @@ struct ActivationShape {
     Index width = 0;
 };
 
+/// Consecutive rows of a table: those of a part of the vocabulary.
+struct EmbedShape {
+    Index width = 0;
+    Token first = 0; ///< token of the first row
+    Index count = 0;
+};
+
+/// Logits of consecutive tokens of the vocabulary.
 struct LossShape {
-    Index rows = 0; ///< tokens
-    Index hidden = 0;
-    Index vocab = 0;
-    Index chunk = 256; ///< tokens whose logits exist at the same time
+    Index rows = 0;
+    Index vocab = 0; ///< columns
+    Token first = 0; ///< token of the first column
 };
 
 struct RouterShape {
     Index rows = 0; ///< tokens
     Index experts = 0;
     Index top_k = 1;
-    /// Factor of the load-balance loss: experts * sum over experts of (share of the assignments) *
-    /// (mean probability). Source: Switch Transformer (Fedus et al. 2021, arXiv 2101.03961), with
-    /// the assignments divided by rows * top_k as in Megatron Core's moe_utils.py.
-    double balance = 0.0;
 };
 
 /// Where each (token, choice) went: rows sorted by expert, within one by token. No row is dropped.
@@ -137,43 +150,55 @@ public:
     virtual void activation_backward(const ActivationShape& shape, const Scalar* x,
                                      const Scalar* dy, Scalar* dx) = 0;
 
-    /// y = table[token], + positions[row % length] unless null.
-    virtual void embed(std::span<const Token> tokens, Index width, Index length,
-                       const Scalar* table, const Scalar* positions, Scalar* y) = 0;
-    virtual void embed_backward(std::span<const Token> tokens, Index width, Index length,
-                                const Scalar* dy, Scalar* dtable, Scalar* dpositions) = 0;
+    /// y = table[token], or y += table[token]; zeros for tokens that the table does not have.
+    virtual void embed(const EmbedShape& shape, std::span<const Token> tokens, const Scalar* table,
+                       Scalar* y, bool accumulate) = 0;
+    virtual void embed_backward(const EmbedShape& shape, std::span<const Token> tokens,
+                                const Scalar* dy, Scalar* dtable) = 0;
 
     /// Scores exist for one block of queries and keys at a time. `lse`: logarithm of the sum of
-    /// exponentials, sequences x heads x length.
+    /// exponentials, sequences x heads x query_rows.
     /// Source: FlashAttention-2 (Dao 2023, arXiv 2307.08691).
     virtual void attention_forward(const AttentionShape& shape, const Scalar* q, const Scalar* k,
                                    const Scalar* v, Scalar* out, Scalar* lse) = 0;
-    /// dq, dk and dv are overwritten.
+    /// dq, dk and dv are overwritten unless the shape joins.
     virtual void attention_backward(const AttentionShape& shape, const Scalar* q, const Scalar* k,
                                     const Scalar* v, const Scalar* out, const Scalar* lse,
                                     const Scalar* dout, Scalar* dq, Scalar* dk, Scalar* dv) = 0;
 
-    /// Sum over the rows of -log softmax(x head^T)[target]. With dx not null also the gradients of
-    /// `factor` times this sum, chunk by chunk while the logits are there; dx is overwritten.
-    virtual double cross_entropy(const LossShape& shape, const Scalar* x, const Scalar* head,
-                                 std::span<const Token> targets, double factor, Scalar* dx,
-                                 Scalar* dhead) = 0;
+    // Cross entropy in three steps, between which ranks that hold parts of the vocabulary exchange
+    // what was found: maxima, then sums. A row's loss is top + log(sum) - chosen.
+    /// Largest logit of each row; minus infinity without columns.
+    virtual void loss_top(const LossShape& shape, const Scalar* logits, Scalar* top) = 0;
+    /// Replaces logits by exp(logit - top). `sums`: of each row. `chosen`: the target's logit, zero
+    /// where it is not among the columns.
+    virtual void loss_sums(const LossShape& shape, std::span<const Token> targets,
+                           const Scalar* top, Scalar* logits, Scalar* sums, Scalar* chosen) = 0;
+    /// Replaces these exponentials by the gradient of `factor` times the loss.
+    virtual void loss_gradient(const LossShape& shape, std::span<const Token> targets,
+                               double factor, const Scalar* sums, Scalar* logits) = 0;
 
     /// Probabilities (rows x experts) from logits, the best top_k experts of each token (the lower
     /// number at equality), and their weights: probabilities divided by their sum over the chosen,
-    /// as in Mixtral. Returns the load-balance loss.
-    virtual double route(const RouterShape& shape, const Scalar* logits, Scalar* probabilities,
-                         Scalar* weights, const Routing& routing) = 0;
-    /// Gradient of the logits from that of the weights, and of `factor` x the load-balance loss.
+    /// as in Mixtral. `sums`: of the probabilities of each expert, then of the choices of it.
+    virtual void route(const RouterShape& shape, const Scalar* logits, Scalar* probabilities,
+                       Scalar* weights, std::int32_t* expert, double* sums) = 0;
+    /// Places and offsets from `routing.expert`.
+    virtual void sort_choices(const RouterShape& shape, const Routing& routing) = 0;
+    /// Gradient of the logits from that of the weights, and from that of every token's probability
+    /// of an expert in `slopes`.
     virtual void route_backward(const RouterShape& shape, const Scalar* probabilities,
-                                const Scalar* weights, const Routing& routing,
-                                const Scalar* dweights, double factor, Scalar* dlogits) = 0;
+                                const Scalar* weights, const std::int32_t* expert,
+                                const Scalar* dweights, const double* slopes, Scalar* dlogits) = 0;
     /// Rows in expert order.
     virtual void dispatch(const RouterShape& shape, Index width, const Routing& routing,
                           const Scalar* x, Scalar* sorted) = 0;
     /// dx += sum over a token's choices.
     virtual void dispatch_backward(const RouterShape& shape, Index width, const Routing& routing,
                                    const Scalar* dsorted, Scalar* dx) = 0;
+    /// Row i of x becomes row place[i] of y.
+    virtual void move_rows(Index rows, Index width, const std::int32_t* place, const Scalar* x,
+                           Scalar* y) = 0;
     /// y += weighted sum over a token's choices.
     virtual void combine(const RouterShape& shape, Index width, const Routing& routing,
                          const Scalar* weights, const Scalar* sorted, Scalar* y) = 0;

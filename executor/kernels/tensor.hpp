@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utility>
+
 #include "executor/kernels/arena.hpp"
 #include "executor/kernels/bf16.hpp"
 
@@ -34,6 +36,8 @@ public:
         : unpacked_(arena, count), data_(unpacked_.data()) {
         unpack(packed, count, unpacked_.data());
     }
+    explicit Reading(Scratch<Scalar> values)
+        : unpacked_(std::move(values)), data_(unpacked_.data()) {}
     operator const Scalar*() const { return data_; } // NOLINT: stands for the pointer
 
 private:
@@ -50,13 +54,13 @@ public:
         release();
         arena_ = &arena;
         storage_ = storage;
-        values_ = Scratch<Scalar>(arena, count);
+        values_ = Scratch<Scalar>(arena, count, sim::TensorKind::activations);
         return values_.data();
     }
     /// To be called when all values are written.
     void seal() {
         if (storage_ != Storage::bf16) return;
-        packed_ = Scratch<Bf16>(*arena_, values_.size());
+        packed_ = Scratch<Bf16>(*arena_, values_.size(), sim::TensorKind::activations);
         pack(values_.data(), values_.size(), packed_.data());
         values_.release();
     }
@@ -64,6 +68,8 @@ public:
         if (packed_.held()) return {*arena_, packed_.data(), packed_.size()};
         return Reading<Scalar>(values_.data());
     }
+    /// In 16 bits, or null.
+    [[nodiscard]] const Bf16* packed() const { return packed_.held() ? packed_.data() : nullptr; }
     [[nodiscard]] bool held() const { return values_.held() || packed_.held(); }
     void release() {
         values_.release();

@@ -4,6 +4,12 @@
 
 namespace shardplan::exec {
 
+namespace {
+
+bool is_routed(const sim::BlockKind& kind) { return kind.ffn.kind == sim::FfnKind::moe; }
+
+} // namespace
+
 template <class Scalar>
 Block<Scalar>::Block(Workplace<Scalar> work, const sim::BlockKind& kind, Index hidden,
                      const BlockParameters& parameters, Recompute recompute)
@@ -12,46 +18,48 @@ Block<Scalar>::Block(Workplace<Scalar> work, const sim::BlockKind& kind, Index h
       p_(parameters),
       recompute_(recompute),
       hidden_(hidden),
-      tokens_(work.options->tokens()),
-      q_width_(kind.attention.heads * kind.attention.qk_head_dim),
-      kv_width_(kind.attention.kv_heads * kind.attention.qk_head_dim),
-      qkv_width_(q_width_ + 2 * kv_width_) {}
+      rows_(*work.rows),
+      tp_(work.links->share().tp),
+      heads_(kind.attention.heads / tp_.parts),
+      kv_heads_(kind.attention.kv_heads / tp_.parts),
+      q_width_(heads_ * kind.attention.qk_head_dim),
+      qkv_width_(q_width_ + 2 * kv_heads_ * kind.attention.qk_head_dim),
+      ffn_width_(is_routed(kind) ? kind.ffn.expert_width / work.links->share().etp.parts
+                                 : kind.ffn.width / tp_.parts),
+      attention_(work.kernels, work.arena, work.links, work.rows,
+                 {work.options->micro_batch, work.options->sequence, heads_, kv_heads_,
+                  kind.attention.qk_head_dim}),
+      sums_experts_(is_routed(kind) && work.links->experts_split_as_rest()),
+      shares_rows_(is_routed(kind) && !work.links->share().sp && tp_.parts > 1 && !sums_experts_),
+      exchange_(work.kernels, work.arena, work.links, kind.ffn.experts, hidden, !sums_experts_) {
+    sent_step_ = shares_rows_ ? (rows_.own + tp_.parts - 1) / tp_.parts : rows_.own;
+    sent_first_ = shares_rows_ ? std::min(tp_.part * sent_step_, rows_.own) : 0;
+    sent_rows_ = std::min(sent_step_, rows_.own - sent_first_);
+}
 
 // ---- Shapes ------------------------------------------------------------------------------------
 
 template <class Scalar>
 NormShape Block<Scalar>::norm_shape() const {
-    return {kind_.norms.kind, tokens_, hidden_, work_.options->norm_epsilon};
+    return {kind_.norms.kind, rows_.own, hidden_, work_.options->norm_epsilon};
 }
 
+/// Of queries and keys, which lie side by side.
 template <class Scalar>
-AttentionShape Block<Scalar>::attention_shape() const {
+RotaryShape Block<Scalar>::rotary_shape() const {
     const sim::Attention& a = kind_.attention;
-    return {work_.options->micro_batch,
-            work_.options->sequence,
-            a.heads,
-            a.kv_heads,
-            a.qk_head_dim,
-            qkv_width_};
+    return {rows_.all,  rows_.length(), heads_ + kv_heads_,         a.qk_head_dim,
+            a.rope_dim, qkv_width_,     work_.options->rotary_base, rows_.positions.data()};
 }
 
 template <class Scalar>
-RotaryShape Block<Scalar>::rotary_shape(Index heads) const {
-    const sim::Attention& a = kind_.attention;
-    return {tokens_,    work_.options->sequence,   heads, a.qk_head_dim, a.rope_dim,
-            qkv_width_, work_.options->rotary_base};
+ActivationShape Block<Scalar>::activation_shape(Index rows) const {
+    return {kind_.ffn.activation, kind_.ffn.gated, rows, ffn_width_};
 }
 
 template <class Scalar>
-ActivationShape Block<Scalar>::activation_shape() const {
-    const sim::Ffn& f = kind_.ffn;
-    return {f.activation, f.gated, routes() ? tokens_ * f.top_k : tokens_,
-            routes() ? f.expert_width : f.width};
-}
-
-template <class Scalar>
-RouterShape Block<Scalar>::router_shape() const {
-    return {tokens_, kind_.ffn.experts, kind_.ffn.top_k, work_.options->balance};
+RouterShape Block<Scalar>::router_shape(Index rows) const {
+    return {rows, kind_.ffn.experts, kind_.ffn.top_k};
 }
 
 template <class Scalar>
@@ -59,84 +67,49 @@ Reading<Scalar> Block<Scalar>::weights(Index i) const {
     return work_.parameters->read(*work_.arena, i);
 }
 
-// ---- Operators ---------------------------------------------------------------------------------
-
-template <class Scalar>
-void Block<Scalar>::linear_forward(Index weight, Number bias, const Scalar* x,
-                                   const Scalar* residual, Scalar* y) const {
-    const Parameter& w = work_.parameters->table()[weight];
-    Kernels<Scalar>& run = *work_.kernels;
-    // bias and residual are where the product's sums begin, which saves a pass for each
-    const bool begun = bias.has_value() || residual != nullptr;
-    if (bias) {
-        run.add_rows(tokens_, w.rows, residual, weights(*bias), y);
-    } else if (begun) {
-        run.add_rows(tokens_, w.rows, residual, nullptr, y);
-    }
-    run.product(ProductForm::nt, {tokens_, w.rows, w.columns}, x, weights(weight), y, begun);
-}
-
-template <class Scalar>
-void Block<Scalar>::linear_backward(Index weight, Number bias, const Scalar* x, const Scalar* dy,
-                                    Scalar* dx) const {
-    const Parameter& w = work_.parameters->table()[weight];
-    Kernels<Scalar>& run = *work_.kernels;
-    run.product(ProductForm::nn, {tokens_, w.columns, w.rows}, dy, weights(weight), dx, false);
-    run.product(ProductForm::tn, {w.rows, w.columns, tokens_}, dy, x,
-                work_.parameters->gradient(weight), true);
-    if (bias) run.sum_rows(tokens_, w.rows, dy, work_.parameters->gradient(*bias));
-}
-
-template <class Scalar>
-void Block<Scalar>::norm_forward(Number scale, Number shift, const Tensor<Scalar>& x,
-                                 Tensor<Scalar>& stats, Tensor<Scalar>& y) const {
-    Scalar* s = stats.write(*work_.arena, Storage::scalar, 2 * tokens_);
-    Scalar* out = y.write(*work_.arena, work_.options->storage, tokens_ * hidden_);
-    work_.kernels->norm_forward(norm_shape(), x.read(),
-                                scale ? weights(*scale) : Reading<Scalar>(nullptr),
-                                shift ? weights(*shift) : Reading<Scalar>(nullptr), out, s);
-    y.seal();
-}
-
-template <class Scalar>
-void Block<Scalar>::norm_backward(Number scale, Number shift, const Tensor<Scalar>& x,
-                                  const Tensor<Scalar>& stats, const Scalar* dy, Scalar* dx) const {
-    Parameters<Scalar>& parameters = *work_.parameters;
-    work_.kernels->norm_backward(norm_shape(), dy, x.read(),
-                                 scale ? weights(*scale) : Reading<Scalar>(nullptr), stats.read(),
-                                 dx, scale ? parameters.gradient(*scale) : nullptr,
-                                 shift ? parameters.gradient(*shift) : nullptr);
-}
-
 // ---- Forward -----------------------------------------------------------------------------------
 
 template <class Scalar>
 void Block<Scalar>::attend(BlockState<Scalar>& s) const {
-    const AttentionShape shape = attention_shape();
-    const Reading<Scalar> q = s.qkv.read();
-    Scalar* out = s.attended.write(*work_.arena, work_.options->storage, tokens_ * q_width_);
-    Scalar* lse = s.lse.write(*work_.arena, Storage::scalar, tokens_ * shape.heads);
-    work_.kernels->attention_forward(shape, q, q + q_width_, q + q_width_ + kv_width_, out, lse);
+    Arena& arena = *work_.arena;
+    const Storage storage = work_.options->storage;
+    const bool exchanged = attention_.exchanges_heads();
+    const Reading<Scalar> qkv = s.qkv.read();
+    Tensor<Scalar>& core = exchanged ? s.attended_heads : s.attended;
+    Scalar* out = core.write(arena, storage, rows_.all * q_width_);
+    Scalar* lse = s.lse.write(arena, Storage::scalar, rows_.all * heads_);
+    attention_.forward(qkv, out, lse);
+    core.seal();
+    if (!exchanged) return;
+    Scalar* attended = s.attended.write(arena, storage, rows_.all * q_width_);
+    attention_.to_tokens(attention_.out_sections(), core.read(), attended);
     s.attended.seal();
+}
+
+/// Queries, keys and values, in the form that attention takes.
+template <class Scalar>
+void Block<Scalar>::project(BlockState<Scalar>& s) const {
+    const Index count = rows_.all * qkv_width_;
+    const bool exchanged = attention_.exchanges_heads();
+    Scalar* qkv = s.qkv.write(*work_.arena, work_.options->storage, count);
+    Scratch<Scalar> rows;
+    if (exchanged) rows = Scratch<Scalar>(*work_.arena, count);
+    Scalar* projected = exchanged ? rows.data() : qkv;
+    map_forward(qkv_map(), s.attention_normed, projected);
+    if (kind_.attention.rope_dim > 0) work_.kernels->rotate(rotary_shape(), false, projected);
+    if (exchanged) attention_.to_heads(attention_.qkv_sections(), projected, qkv);
+    s.qkv.seal();
 }
 
 /// From the block's input to `middle`.
 template <class Scalar>
 void Block<Scalar>::attention_half(BlockState<Scalar>& s) const {
-    const sim::Attention& a = kind_.attention;
     norm_forward(p_.attention_scale, p_.attention_shift, s.input, s.attention_stats,
                  s.attention_normed);
-    Scalar* qkv = s.qkv.write(*work_.arena, work_.options->storage, tokens_ * qkv_width_);
-    linear_forward(p_.qkv, p_.qkv_bias, s.attention_normed.read(), nullptr, qkv);
-    if (a.rope_dim > 0) {
-        // queries and keys lie side by side
-        work_.kernels->rotate(rotary_shape(a.heads + a.kv_heads), false, qkv);
-    }
-    s.qkv.seal();
+    project(s);
     attend(s);
-    Scalar* middle = s.middle.write(*work_.arena, work_.options->storage, tokens_ * hidden_);
-    linear_forward(p_.attention_out, p_.attention_out_bias, s.attended.read(), s.input.read(),
-                   middle);
+    Scalar* middle = s.middle.write(*work_.arena, work_.options->storage, rows_.own * hidden_);
+    sum_forward(attention_out_map(), s.attended.read(), s.input.read(), middle);
     s.middle.seal();
 }
 
@@ -148,42 +121,49 @@ void Block<Scalar>::ffn_inner(BlockState<Scalar>& s) const {
         experts_inner(s);
         return;
     }
-    const ActivationShape shape = activation_shape();
+    const ActivationShape shape = activation_shape(rows_.all);
     const Index up_width = shape.width * (shape.gated ? 2 : 1);
-    Scalar* up = s.up.write(*work_.arena, work_.options->storage, tokens_ * up_width);
-    linear_forward(p_.up, p_.up_bias, s.ffn_normed.read(), nullptr, up);
+    Scalar* up = s.up.write(*work_.arena, work_.options->storage, rows_.all * up_width);
+    map_forward(up_map(), s.ffn_normed, up);
     s.up.seal();
     Scalar* activated =
-        s.activated.write(*work_.arena, work_.options->storage, tokens_ * shape.width);
+        s.activated.write(*work_.arena, work_.options->storage, rows_.all * shape.width);
     work_.kernels->activation_forward(shape, s.up.read(), activated);
     s.activated.seal();
 }
 
 template <class Scalar>
 void Block<Scalar>::forward(BlockState<Scalar>& s, Tensor<Scalar>& output, bool keep) const {
-    attention_half(s);
-    if (keep && recompute_ == Recompute::selective) {
-        s.attended.release();
-        s.lse.release();
+    if (!work_.links->failed()) {
+        attention_half(s);
+        if (keep && recompute_ == Recompute::selective) release_attended(s);
+        ffn_inner(s);
     }
-    ffn_inner(s);
-    Scalar* out = output.write(*work_.arena, work_.options->storage, tokens_ * hidden_);
-    if (routes()) {
-        work_.kernels->add_rows(tokens_, hidden_, s.middle.read(), nullptr, out);
-        work_.kernels->combine(router_shape(), hidden_, s.routing(), s.weights.read(),
-                               s.expert_out.read(), out);
+    Scalar* out = output.write(*work_.arena, work_.options->storage, rows_.own * hidden_);
+    if (work_.links->failed()) {
+        std::fill_n(out, rows_.own * hidden_, Scalar(0)); // nobody will use it
+    } else if (routes()) {
+        experts_output(s, out);
     } else {
-        linear_forward(p_.down, p_.down_bias, s.activated.read(), s.middle.read(), out);
+        sum_forward(down_map(), s.activated.read(), s.middle.read(), out);
     }
     output.seal();
     if (!keep || recompute_ == Recompute::full) release_inner(s);
 }
 
 template <class Scalar>
+void Block<Scalar>::release_attended(BlockState<Scalar>& s) const {
+    s.attended.release();
+    s.attended_heads.release();
+    s.lse.release();
+}
+
+template <class Scalar>
 void Block<Scalar>::release_inner(BlockState<Scalar>& s) const {
-    for (Tensor<Scalar>* t : {&s.attention_stats, &s.attention_normed, &s.qkv, &s.attended, &s.lse,
-                              &s.middle, &s.ffn_stats, &s.ffn_normed, &s.up, &s.activated,
-                              &s.probabilities, &s.weights, &s.sorted, &s.expert_out}) {
+    release_attended(s);
+    for (Tensor<Scalar>* t :
+         {&s.attention_stats, &s.attention_normed, &s.qkv, &s.middle, &s.ffn_stats, &s.ffn_normed,
+          &s.up, &s.activated, &s.probabilities, &s.weights, &s.sorted, &s.expert_out}) {
         t->release();
     }
 }
@@ -191,60 +171,90 @@ void Block<Scalar>::release_inner(BlockState<Scalar>& s) const {
 // ---- Backward ----------------------------------------------------------------------------------
 
 template <class Scalar>
-void Block<Scalar>::ffn_backward(BlockState<Scalar>& s, Scalar* gradient) const {
-    const ActivationShape shape = activation_shape();
-    Scratch<Scalar> dup(*work_.arena, tokens_ * shape.width * (shape.gated ? 2 : 1));
+void Block<Scalar>::ffn_backward(BlockState<Scalar>& s, Scalar* gradient,
+                                 DeferredWeights<Scalar>* deferred) const {
+    const ActivationShape shape = activation_shape(rows_.all);
+    Scratch<Scalar> dup(*work_.arena, rows_.all * shape.width * (shape.gated ? 2 : 1));
     {
-        Scratch<Scalar> dactivated(*work_.arena, tokens_ * shape.width);
-        linear_backward(p_.down, p_.down_bias, s.activated.read(), gradient, dactivated.data());
-        s.activated.release();
+        const Reading<Scalar> dy = gathered_gradient(gradient);
+        Scratch<Scalar> dactivated(*work_.arena, rows_.all * shape.width);
+        work_.kernels->product(ProductForm::nn, {rows_.all, shape.width, hidden_}, dy,
+                               weights(p_.down), dactivated.data(), false);
+        finish_backward(
+            down_map(), {}, s.activated,
+            {static_cast<const Scalar*>(dy), static_cast<std::size_t>(rows_.all * hidden_)},
+            deferred);
         work_.kernels->activation_backward(shape, s.up.read(), dactivated.data(), dup.data());
         s.up.release();
     }
-    Scratch<Scalar> dnormed(*work_.arena, tokens_ * hidden_);
-    linear_backward(p_.up, p_.up_bias, s.ffn_normed.read(), dup.data(), dnormed.data());
+    Scratch<Scalar> dnormed(*work_.arena, rows_.own * hidden_);
+    map_backward(up_map(), s.ffn_normed, {dup.data(), static_cast<std::size_t>(dup.size())},
+                 dnormed.data(), deferred);
     norm_backward(p_.ffn_scale, p_.ffn_shift, s.middle, s.ffn_stats, dnormed.data(), gradient);
 }
 
+/// From the gradient of what attention gave to that of queries, keys and values before rotation.
 template <class Scalar>
-void Block<Scalar>::attention_backward(BlockState<Scalar>& s, Scalar* gradient) const {
-    const sim::Attention& a = kind_.attention;
-    Scratch<Scalar> dqkv(*work_.arena, tokens_ * qkv_width_);
+void Block<Scalar>::core_backward(BlockState<Scalar>& s, Scratch<Scalar>& dattended,
+                                  Scalar* dqkv) const {
+    if (!attention_.exchanges_heads()) {
+        attention_.backward(s.qkv.read(), s.attended.read(), s.lse.read(), dattended.data(), dqkv);
+        return;
+    }
+    Scratch<Scalar> dout(*work_.arena, rows_.all * q_width_);
+    Scratch<Scalar> dwhole(*work_.arena, rows_.all * qkv_width_);
+    attention_.to_heads(attention_.out_sections(), dattended.data(), dout.data());
+    dattended.release();
+    attention_.backward(s.qkv.read(), s.attended_heads.read(), s.lse.read(), dout.data(),
+                        dwhole.data());
+    attention_.to_tokens(attention_.qkv_sections(), dwhole.data(), dqkv);
+}
+
+template <class Scalar>
+void Block<Scalar>::attention_backward(BlockState<Scalar>& s, Scalar* gradient,
+                                       DeferredWeights<Scalar>* deferred) const {
+    Scratch<Scalar> dqkv(*work_.arena, rows_.all * qkv_width_);
     {
-        Scratch<Scalar> dattended(*work_.arena, tokens_ * q_width_);
-        linear_backward(p_.attention_out, p_.attention_out_bias, s.attended.read(), gradient,
-                        dattended.data());
-        const Reading<Scalar> q = s.qkv.read();
-        Scalar* dq = dqkv.data();
-        work_.kernels->attention_backward(
-            attention_shape(), q, q + q_width_, q + q_width_ + kv_width_, s.attended.read(),
-            s.lse.read(), dattended.data(), dq, dq + q_width_, dq + q_width_ + kv_width_);
+        const Reading<Scalar> dy = gathered_gradient(gradient);
+        Scratch<Scalar> dattended(*work_.arena, rows_.all * q_width_);
+        work_.kernels->product(ProductForm::nn, {rows_.all, q_width_, hidden_}, dy,
+                               weights(p_.attention_out), dattended.data(), false);
+        // the values are needed once more after the map that took them in
+        core_backward(s, dattended, dqkv.data());
+        finish_backward(
+            attention_out_map(), {}, s.attended,
+            {static_cast<const Scalar*>(dy), static_cast<std::size_t>(rows_.all * hidden_)},
+            deferred);
     }
-    s.attended.release();
     s.qkv.release();
-    if (a.rope_dim > 0) {
-        work_.kernels->rotate(rotary_shape(a.heads + a.kv_heads), true, dqkv.data());
-    }
-    Scratch<Scalar> dnormed(*work_.arena, tokens_ * hidden_);
-    linear_backward(p_.qkv, p_.qkv_bias, s.attention_normed.read(), dqkv.data(), dnormed.data());
+    s.attended_heads.release();
+    if (kind_.attention.rope_dim > 0) work_.kernels->rotate(rotary_shape(), true, dqkv.data());
+    Scratch<Scalar> dnormed(*work_.arena, rows_.own * hidden_);
+    map_backward(qkv_map(), s.attention_normed,
+                 {dqkv.data(), static_cast<std::size_t>(dqkv.size())}, dnormed.data(), deferred);
     norm_backward(p_.attention_scale, p_.attention_shift, s.input, s.attention_stats,
                   dnormed.data(), gradient);
 }
 
 template <class Scalar>
-void Block<Scalar>::backward(BlockState<Scalar>& s, Scalar* gradient, double balance_factor) const {
-    if (recompute_ == Recompute::full) {
-        attention_half(s);
-        ffn_inner(s);
-    } else if (recompute_ == Recompute::selective) {
-        attend(s);
+void Block<Scalar>::backward(BlockState<Scalar>& s, Scalar* gradient, double balance_factor,
+                             DeferredWeights<Scalar>* deferred) const {
+    if (!work_.links->failed()) {
+        if (recompute_ == Recompute::full) {
+            attention_half(s);
+            ffn_inner(s);
+        } else if (recompute_ == Recompute::selective) {
+            attend(s);
+        }
     }
-    if (routes()) {
-        experts_backward(s, gradient, balance_factor);
-    } else {
-        ffn_backward(s, gradient);
+    if (!work_.links->failed()) {
+        if (routes()) {
+            experts_backward(s, gradient, balance_factor, deferred);
+        } else {
+            ffn_backward(s, gradient, deferred);
+        }
+        attention_backward(s, gradient, deferred);
     }
-    attention_backward(s, gradient);
     release_inner(s);
     s.input.release();
 }

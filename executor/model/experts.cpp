@@ -1,84 +1,222 @@
+#include <algorithm>
+
 #include "executor/model/block.hpp"
 
 /// The routed half of a block.
 namespace shardplan::exec {
 
+/// Of the rows that this rank sends.
+template <class Scalar>
+Routing Block<Scalar>::sent_routing(BlockState<Scalar>& s) const {
+    return {s.expert.data() + sent_first_ * kind_.ffn.top_k, s.place.data(), s.offsets.data()};
+}
+
+/// experts * sum over experts of (share of the choices) * (mean probability), over the rows of all
+/// ranks. Source: Switch Transformer (Fedus et al. 2021, arXiv 2101.03961), with the choices
+/// divided by rows * top_k as in Megatron Core's moe_utils.py.
+template <class Scalar>
+void Block<Scalar>::balance_load(BlockState<Scalar>& s, std::vector<double>& sums) const {
+    const Index experts = kind_.ffn.experts;
+    const RankShare& share = work_.links->share();
+    if (share.sp) work_.links->all_reduce(sim::Group::tp, sums.data(), 2 * experts);
+    if (share.cp.parts > 1) work_.links->all_reduce(sim::Group::cp, sums.data(), 2 * experts);
+    const auto tokens = static_cast<double>(work_.options->tokens());
+    s.balance = 0.0;
+    s.slopes.clear();
+    for (Index e = 0; e < experts; ++e) {
+        const double chosen = sums[static_cast<std::size_t>(experts + e)];
+        const double slope = work_.options->balance * static_cast<double>(experts) * chosen /
+                             (tokens * static_cast<double>(kind_.ffn.top_k)) / tokens;
+        s.balance += slope * sums[static_cast<std::size_t>(e)];
+        s.slopes.push_back(slope);
+    }
+}
+
+template <class Scalar>
+void Block<Scalar>::gather_sent(Index width, Scalar* values) const {
+    work_.links->all_gather(sim::Group::tp, values + tp_.part * sent_step_ * width,
+                            sent_step_ * width, values);
+}
+
 /// From the normed vectors to what each expert gives for each of its tokens.
 template <class Scalar>
 void Block<Scalar>::experts_inner(BlockState<Scalar>& s) const {
-    const RouterShape shape = router_shape();
-    const ActivationShape active = activation_shape();
+    const RouterShape shape = router_shape(rows_.own);
+    const RouterShape sent = router_shape(sent_rows_);
     const Storage storage = work_.options->storage;
-    const Index choices = shape.rows * shape.top_k;
+    const Index choices = sent.rows * sent.top_k;
     Kernels<Scalar>& run = *work_.kernels;
     Arena& arena = *work_.arena;
-    s.expert.resize(static_cast<std::size_t>(choices));
+    s.expert.resize(static_cast<std::size_t>(shape.rows * shape.top_k));
     s.place.resize(static_cast<std::size_t>(choices));
     s.offsets.resize(static_cast<std::size_t>(shape.experts + 1));
-    const Reading<Scalar> normed = s.ffn_normed.read();
     {
         Scratch<Scalar> logits(arena, shape.rows * shape.experts);
-        linear_forward(*p_.router, std::nullopt, normed, nullptr, logits.data());
+        map_forward(router_map(), s.ffn_normed, logits.data());
         // routing decides by small differences: never rounded
         Scalar* p = s.probabilities.write(arena, Storage::scalar, shape.rows * shape.experts);
-        Scalar* w = s.weights.write(arena, Storage::scalar, choices);
-        s.balance = run.route(shape, logits.data(), p, w, s.routing());
+        Scalar* w = s.weights.write(arena, Storage::scalar, shape.rows * shape.top_k);
+        std::vector<double> sums(static_cast<std::size_t>(2 * shape.experts));
+        run.route(shape, logits.data(), p, w, s.expert.data(), sums.data());
+        balance_load(s, sums);
     }
-    run.dispatch(shape, hidden_, s.routing(), normed,
-                 s.sorted.write(arena, storage, choices * hidden_));
+    run.sort_choices(sent, sent_routing(s));
+    s.way = exchange_.way(s.offsets);
+    Scalar* sorted = s.sorted.write(arena, storage, s.way.rows * hidden_);
+    {
+        const Reading<Scalar> normed = s.ffn_normed.read();
+        const Scalar* x = normed + sent_first_ * hidden_;
+        Scratch<Scalar> going;
+        if (exchange_.moves()) going = Scratch<Scalar>(arena, choices * hidden_);
+        Scalar* dispatched = exchange_.moves() ? going.data() : sorted;
+        run.dispatch(sent, hidden_, sent_routing(s), x, dispatched);
+        if (exchange_.moves()) exchange_.to_experts(s.way, dispatched, sorted);
+    }
     s.sorted.seal();
+    const ActivationShape active = activation_shape(s.way.rows);
     const Index up_width = active.width * (active.gated ? 2 : 1);
-    run.grouped_product(ProductForm::nt, s.offsets, {0, up_width, hidden_}, s.sorted.read(),
-                        weights(p_.up), s.up.write(arena, storage, choices * up_width), false);
+    run.grouped_product(ProductForm::nt, s.way.offsets, {0, up_width, hidden_}, s.sorted.read(),
+                        weights(p_.up), s.up.write(arena, storage, active.rows * up_width), false);
     s.up.seal();
     run.activation_forward(active, s.up.read(),
-                           s.activated.write(arena, storage, choices * active.width));
+                           s.activated.write(arena, storage, active.rows * active.width));
     s.activated.seal();
-    run.grouped_product(ProductForm::nt, s.offsets, {0, hidden_, active.width}, s.activated.read(),
-                        weights(p_.down), s.expert_out.write(arena, storage, choices * hidden_),
-                        false);
+    Scalar* out = s.expert_out.write(arena, storage, choices * hidden_);
+    Scratch<Scalar> done;
+    if (exchange_.moves()) done = Scratch<Scalar>(arena, active.rows * hidden_);
+    Scalar* computed = exchange_.moves() ? done.data() : out;
+    run.grouped_product(ProductForm::nt, s.way.offsets, {0, hidden_, active.width},
+                        s.activated.read(), weights(p_.down), computed, false);
+    if (exchange_.moves()) exchange_.from_experts(s.way, computed, out);
     s.expert_out.seal();
 }
 
 template <class Scalar>
-void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient,
-                                     double balance_factor) const {
-    const RouterShape shape = router_shape();
-    const ActivationShape active = activation_shape();
-    const Index choices = shape.rows * shape.top_k;
+void Block<Scalar>::experts_output(BlockState<Scalar>& s, Scalar* output) const {
+    Kernels<Scalar>& run = *work_.kernels;
+    const Reading<Scalar> middle = s.middle.read();
+    const Reading<Scalar> weights = s.weights.read();
+    const Scalar* sent_weights = weights + sent_first_ * kind_.ffn.top_k;
+    // residual, where it goes into the sum of the ranks once; then what the experts gave
+    const auto join = [&](const Scalar* residual, Scalar* y) {
+        run.add_rows(sent_rows_, hidden_, residual, nullptr, y);
+        run.combine(router_shape(sent_rows_), hidden_, sent_routing(s), sent_weights,
+                    s.expert_out.read(), y);
+    };
+    if (shares_rows_) {
+        Scratch<Scalar> all(*work_.arena, tp_.parts * sent_step_ * hidden_);
+        join(middle + sent_first_ * hidden_, all.data() + tp_.part * sent_step_ * hidden_);
+        gather_sent(hidden_, all.data());
+        std::copy_n(all.data(), rows_.own * hidden_, output);
+        return;
+    }
+    join(sums_experts_ && tp_.part > 0 ? nullptr : static_cast<const Scalar*>(middle), output);
+    if (sums_experts_) work_.links->all_reduce(sim::Group::etp, output, rows_.own * hidden_);
+}
+
+/// From the gradients of what the experts gave to those of what they got, in the order of sent
+/// rows.
+template <class Scalar>
+void Block<Scalar>::expert_maps_backward(BlockState<Scalar>& s, Scratch<Scalar>& drows,
+                                         DeferredWeights<Scalar>* deferred) const {
+    const ActivationShape active = activation_shape(s.way.rows);
     const Index up_width = active.width * (active.gated ? 2 : 1);
     Kernels<Scalar>& run = *work_.kernels;
     Arena& arena = *work_.arena;
-    Parameters<Scalar>& parameters = *work_.parameters;
-    Scratch<Scalar> dweights(arena, choices);
-    Scratch<Scalar> drows(arena, choices * hidden_); // of the experts' outputs, then their inputs
-    run.combine_backward(shape, hidden_, s.routing(), s.weights.read(), s.expert_out.read(),
-                         gradient, dweights.data(), drows.data());
+    Scratch<Scalar> come;
+    if (exchange_.moves()) {
+        come = Scratch<Scalar>(arena, active.rows * hidden_);
+        exchange_.to_experts(s.way, drows.data(), come.data());
+    }
+    Scalar* at_experts = exchange_.moves() ? come.data() : drows.data();
+    const auto span_of = [](const Scalar* data, Index count) {
+        return std::span<const Scalar>(data, static_cast<std::size_t>(count));
+    };
     {
-        Scratch<Scalar> dactivated(arena, choices * active.width);
-        Scratch<Scalar> dup(arena, choices * up_width);
-        run.grouped_product(ProductForm::nn, s.offsets, {0, active.width, hidden_}, drows.data(),
+        Scratch<Scalar> dactivated(arena, active.rows * active.width);
+        Scratch<Scalar> dup(arena, active.rows * up_width);
+        run.grouped_product(ProductForm::nn, s.way.offsets, {0, active.width, hidden_}, at_experts,
                             weights(p_.down), dactivated.data(), false);
-        run.grouped_product(ProductForm::tn, s.offsets, {hidden_, active.width, 0}, drows.data(),
-                            s.activated.read(), parameters.gradient(p_.down), true);
+        finish_backward({p_.down, std::nullopt}, s.way.offsets, s.activated,
+                        span_of(at_experts, active.rows * hidden_), deferred);
         run.activation_backward(active, s.up.read(), dactivated.data(), dup.data());
-        run.grouped_product(ProductForm::nn, s.offsets, {0, hidden_, up_width}, dup.data(),
-                            weights(p_.up), drows.data(), false);
-        run.grouped_product(ProductForm::tn, s.offsets, {up_width, hidden_, 0}, dup.data(),
-                            s.sorted.read(), parameters.gradient(p_.up), true);
+        run.grouped_product(ProductForm::nn, s.way.offsets, {0, hidden_, up_width}, dup.data(),
+                            weights(p_.up), at_experts, false);
+        finish_backward({p_.up, std::nullopt}, s.way.offsets, s.sorted,
+                        span_of(dup.data(), dup.size()), deferred);
+    }
+    if (exchange_.moves()) exchange_.from_experts(s.way, at_experts, drows.data());
+}
+
+/// Adds the gradients of sent rows to those of the normed vectors.
+template <class Scalar>
+void Block<Scalar>::dispatch_backward(BlockState<Scalar>& s, const Scalar* drows,
+                                      Scalar* dnormed) const {
+    const RouterShape sent = router_shape(sent_rows_);
+    const Index count = rows_.own * hidden_;
+    if (shares_rows_) {
+        Scratch<Scalar> all(*work_.arena, tp_.parts * sent_step_ * hidden_);
+        Scalar* own = all.data() + tp_.part * sent_step_ * hidden_;
+        std::fill_n(own, sent_step_ * hidden_, Scalar(0));
+        work_.kernels->dispatch_backward(sent, hidden_, sent_routing(s), drows, own);
+        gather_sent(hidden_, all.data());
+        work_.kernels->add(count, all.data(), dnormed);
+        return;
+    }
+    // what is alike on all ranks goes into their sum once
+    if (sums_experts_ && tp_.part > 0) std::fill_n(dnormed, count, Scalar(0));
+    work_.kernels->dispatch_backward(sent, hidden_, sent_routing(s), drows, dnormed);
+    if (sums_experts_) work_.links->all_reduce(sim::Group::etp, dnormed, count);
+}
+
+template <class Scalar>
+void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient, double balance_factor,
+                                     DeferredWeights<Scalar>* deferred) const {
+    const RouterShape shape = router_shape(rows_.own);
+    const RouterShape sent = router_shape(sent_rows_);
+    Kernels<Scalar>& run = *work_.kernels;
+    Arena& arena = *work_.arena;
+    const Index all_rows = shares_rows_ ? tp_.parts * sent_step_ : shape.rows;
+    Scratch<Scalar> dweights(arena, all_rows * shape.top_k);
+    Scratch<Scalar> drows(arena, sent.rows * sent.top_k * hidden_);
+    {
+        const Reading<Scalar> weights = s.weights.read();
+        run.combine_backward(
+            sent, hidden_, sent_routing(s), weights + sent_first_ * shape.top_k,
+            s.expert_out.read(), gradient + sent_first_ * hidden_,
+            dweights.data() + (shares_rows_ ? tp_.part * sent_step_ : 0) * shape.top_k,
+            drows.data());
+    }
+    if (shares_rows_) gather_sent(shape.top_k, dweights.data());
+    if (sums_experts_) {
+        work_.links->all_reduce(sim::Group::etp, dweights.data(), shape.rows * shape.top_k);
+    }
+    expert_maps_backward(s, drows, deferred);
+    std::vector<double> slopes = s.slopes;
+    for (double& slope : slopes) {
+        slope *= balance_factor;
     }
     Scratch<Scalar> dlogits(arena, shape.rows * shape.experts);
-    run.route_backward(shape, s.probabilities.read(), s.weights.read(), s.routing(),
-                       dweights.data(), balance_factor, dlogits.data());
-    Scratch<Scalar> dnormed(arena, tokens_ * hidden_);
-    linear_backward(*p_.router, std::nullopt, s.ffn_normed.read(), dlogits.data(), dnormed.data());
-    run.dispatch_backward(shape, hidden_, s.routing(), drows.data(), dnormed.data());
+    run.route_backward(shape, s.probabilities.read(), s.weights.read(), s.expert.data(),
+                       dweights.data(), slopes.data(), dlogits.data());
+    Scratch<Scalar> dnormed(arena, rows_.own * hidden_);
+    map_backward(router_map(), s.ffn_normed,
+                 {dlogits.data(), static_cast<std::size_t>(dlogits.size())}, dnormed.data(),
+                 deferred);
+    dispatch_backward(s, drows.data(), dnormed.data());
     norm_backward(p_.ffn_scale, p_.ffn_shift, s.middle, s.ffn_stats, dnormed.data(), gradient);
 }
 
-#define SHARDPLAN_INSTANTIATE(S)                                 \
-    template void Block<S>::experts_inner(BlockState<S>&) const; \
-    template void Block<S>::experts_backward(BlockState<S>&, S*, double) const;
+#define SHARDPLAN_INSTANTIATE(S)                                                                   \
+    template Routing Block<S>::sent_routing(BlockState<S>&) const;                                 \
+    template void Block<S>::balance_load(BlockState<S>&, std::vector<double>&) const;              \
+    template void Block<S>::gather_sent(Index, S*) const;                                          \
+    template void Block<S>::experts_inner(BlockState<S>&) const;                                   \
+    template void Block<S>::experts_output(BlockState<S>&, S*) const;                              \
+    template void Block<S>::expert_maps_backward(BlockState<S>&, Scratch<S>&, DeferredWeights<S>*) \
+        const;                                                                                     \
+    template void Block<S>::dispatch_backward(BlockState<S>&, const S*, S*) const;                 \
+    template void Block<S>::experts_backward(BlockState<S>&, S*, double, DeferredWeights<S>*) const;
 SHARDPLAN_INSTANTIATE(float)
 SHARDPLAN_INSTANTIATE(double)
 #undef SHARDPLAN_INSTANTIATE

@@ -40,6 +40,10 @@ sim::Status check_options(const sim::ModelSpec& spec, const ModelOptions& o) {
     return sim::Done{};
 }
 
+bool is_alone(const RankShare& share) {
+    return share.tp.parts * share.cp.parts * share.ep.parts * share.etp.parts == 1;
+}
+
 /// Rotation belongs to models whose positions are given by it.
 sim::BlockKind with_positions(sim::BlockKind kind, sim::Positions positions) {
     if (positions != sim::Positions::rope) kind.attention.rope_dim = 0;
@@ -52,31 +56,67 @@ template <class Scalar>
 sim::Result<std::unique_ptr<Model<Scalar>>> Model<Scalar>::make(
     const sim::ModelSpec& spec, const ModelOptions& options,
     std::shared_ptr<Kernels<Scalar>> kernels) {
+    return make(spec, whole_model(spec), nullptr, options, std::move(kernels));
+}
+
+template <class Scalar>
+sim::Result<std::unique_ptr<Model<Scalar>>> Model<Scalar>::make(
+    const sim::ModelSpec& spec, RankShare share, const LayoutGroups* groups,
+    const ModelOptions& options, std::shared_ptr<Kernels<Scalar>> kernels) {
     if (auto status = check_model(spec); !status) return std::move(status).error();
     if (auto status = check_options(spec, options); !status) return std::move(status).error();
+    if (groups == nullptr && !is_alone(share)) {
+        return Error{ErrorCode::bad_input, "groups", "the rank shares its layers with others",
+                     "give the groups of the layout"};
+    }
+    auto rows = row_share(share, options.sequence, options.micro_batch);
+    if (!rows) return std::move(rows).error();
     if (options.storage == Storage::bf16 && !std::is_same_v<Scalar, float>) {
         return Error{ErrorCode::unsupported, "options/storage",
                      "16-bit storage goes with computing in 32 bits", "use scalar storage"};
     }
-    return std::unique_ptr<Model>(new Model(spec, options, std::move(kernels)));
+    return std::unique_ptr<Model>(
+        new Model(spec, std::move(share), std::move(*rows), groups, options, std::move(kernels)));
 }
 
 template <class Scalar>
-Model<Scalar>::Model(const sim::ModelSpec& spec, ModelOptions options,
+Model<Scalar>::Model(const sim::ModelSpec& spec, RankShare share, RowShare rows,
+                     const LayoutGroups* groups, ModelOptions options,
                      std::shared_ptr<Kernels<Scalar>> kernels)
     : spec_(spec),
+      share_(std::move(share)),
+      rows_(std::move(rows)),
       options_(std::move(options)),
+      links_(share_, groups),
       kernels_(std::move(kernels)),
-      parameters_(parameter_table(spec, whole_model(spec)), options_.storage) {
-    const sim::Part& trunk = *sim::trunk_of(spec_);
-    const auto& table = parameters_.table();
-    for (std::size_t i = 0; i < table.blocks.size(); ++i) {
-        const auto kind =
-            static_cast<std::size_t>(sim::kind_of_block(trunk, static_cast<Index>(i)));
-        blocks_.emplace_back(Workplace<Scalar>{kernels_.get(), &arena_, &parameters_, &options_},
-                             with_positions(spec_.block_kinds[kind], spec_.embedding.positions),
-                             trunk.hidden, table.blocks[i], recompute_of(options_, i));
+      parameters_(parameter_table(spec, share_), options_.storage) {
+    for (Index row = 0; row < rows_.all; ++row) {
+        const auto place = static_cast<std::size_t>(row % rows_.length());
+        positions_.push_back(static_cast<Token>(rows_.positions[place]));
     }
+    const sim::Part& trunk = *sim::trunk_of(spec_);
+    const Workplace<Scalar> work{kernels_.get(), &arena_, &parameters_, &links_, &rows_, &options_};
+    for (const ChunkShare& chunk : share_.chunks) {
+        first_block_.push_back(static_cast<Index>(blocks_.size()));
+        for (Index i = chunk.first; i < chunk.first + chunk.count; ++i) {
+            const auto kind = static_cast<std::size_t>(sim::kind_of_block(trunk, i));
+            blocks_.emplace_back(work,
+                                 with_positions(spec_.block_kinds[kind], spec_.embedding.positions),
+                                 trunk.hidden, parameters_.table().blocks[blocks_.size()],
+                                 recompute_of(options_, static_cast<std::size_t>(i)));
+        }
+    }
+}
+
+template <class Scalar>
+Index Model<Scalar>::boundary() const {
+    return rows_.own * sim::trunk_of(spec_)->hidden;
+}
+
+template <class Scalar>
+const Block<Scalar>& Model<Scalar>::block_of(Index block, const Pass<Scalar>& pass) const {
+    return blocks_[static_cast<std::size_t>(first_block_[static_cast<std::size_t>(pass.chunk)] +
+                                            block)];
 }
 
 template <class Scalar>
@@ -104,79 +144,37 @@ Tensor<Scalar>& Model<Scalar>::input_after(Index block, Pass<Scalar>& pass) cons
 }
 
 template <class Scalar>
-void Model<Scalar>::embed(std::span<const Token> tokens, Pass<Scalar>& pass) const {
-    const Index hidden = sim::trunk_of(spec_)->hidden;
-    const auto& table = parameters_.table();
-    pass.blocks.resize(blocks_.size());
-    Tensor<Scalar>& to = input_after(-1, pass);
-    Scalar* out = to.write(arena_, options_.storage, options_.tokens() * hidden);
-    kernels_->embed(tokens, hidden, options_.sequence, parameters_.read(arena_, *table.token_table),
-                    table.position_table ? parameters_.read(arena_, *table.position_table)
-                                         : Reading<Scalar>(nullptr),
-                    out);
-    to.seal();
+Scalar* Model<Scalar>::begin(Index chunk, Pass<Scalar>& pass) const {
+    pass.chunk = chunk;
+    pass.blocks.resize(
+        static_cast<std::size_t>(share_.chunks[static_cast<std::size_t>(chunk)].count));
+    return input_after(-1, pass).write(arena_, options_.storage, boundary());
+}
+
+template <class Scalar>
+void Model<Scalar>::begun(Pass<Scalar>& pass) const {
+    input_after(-1, pass).seal();
 }
 
 template <class Scalar>
 void Model<Scalar>::forward(Index block, Pass<Scalar>& pass, bool keep) const {
-    const auto i = static_cast<std::size_t>(block);
-    blocks_[i].forward(pass.blocks[i], input_after(block, pass), keep);
-    if (!keep) pass.blocks[i].input.release();
-}
-
-template <class Scalar>
-double Model<Scalar>::head(std::span<const Token> targets, Pass<Scalar>& pass, double factor,
-                           Scalar* gradient) const {
-    const sim::Part& trunk = *sim::trunk_of(spec_);
-    const auto& table = parameters_.table();
-    const Index tokens = options_.tokens();
-    const NormShape norm{trunk.norm_kind, tokens, trunk.hidden, options_.norm_epsilon};
-    const LossShape shape{tokens, trunk.hidden, spec_.embedding.vocab, options_.loss_chunk};
-    const auto read = [&](std::optional<Index> i) {
-        return i ? parameters_.read(arena_, *i) : Reading<Scalar>(nullptr);
-    };
-    const Reading<Scalar> weights = parameters_.read(arena_, *table.head);
-    Scalar* dhead = parameters_.gradient(*table.head);
-    if (!trunk.final_norm) {
-        return kernels_->cross_entropy(shape, pass.output.read(), weights, targets, factor,
-                                       gradient, dhead);
-    }
-    Tensor<Scalar> normed;
-    Scratch<Scalar> stats(arena_, 2 * tokens);
-    const Reading<Scalar> x = pass.output.read();
-    const Reading<Scalar> scale = read(table.final_scale);
-    kernels_->norm_forward(norm, x, scale, read(table.final_shift),
-                           normed.write(arena_, options_.storage, tokens * trunk.hidden),
-                           stats.data());
-    normed.seal();
-    if (gradient == nullptr) {
-        return kernels_->cross_entropy(shape, normed.read(), weights, targets, factor, nullptr,
-                                       nullptr);
-    }
-    Scratch<Scalar> dnormed(arena_, tokens * trunk.hidden);
-    const double loss = kernels_->cross_entropy(shape, normed.read(), weights, targets, factor,
-                                                dnormed.data(), dhead);
-    std::fill_n(gradient, tokens * trunk.hidden, Scalar(0));
-    kernels_->norm_backward(norm, dnormed.data(), x, scale, stats.data(), gradient,
-                            table.final_scale ? parameters_.gradient(*table.final_scale) : nullptr,
-                            table.final_shift ? parameters_.gradient(*table.final_shift) : nullptr);
-    return loss;
+    BlockState<Scalar>& state = pass.blocks[static_cast<std::size_t>(block)];
+    block_of(block, pass).forward(state, input_after(block, pass), keep);
+    if (!keep) state.input.release();
 }
 
 template <class Scalar>
 void Model<Scalar>::backward(Index block, Pass<Scalar>& pass, Scalar* gradient,
-                             double balance_factor) const {
-    const auto i = static_cast<std::size_t>(block);
-    blocks_[i].backward(pass.blocks[i], gradient, balance_factor);
+                             double balance_factor, bool defer) const {
+    block_of(block, pass)
+        .backward(pass.blocks[static_cast<std::size_t>(block)], gradient, balance_factor,
+                  defer ? &pass.deferred : nullptr);
 }
 
 template <class Scalar>
-void Model<Scalar>::embed_backward(std::span<const Token> tokens, const Scalar* gradient) const {
-    const auto& table = parameters_.table();
-    kernels_->embed_backward(
-        tokens, sim::trunk_of(spec_)->hidden, options_.sequence, gradient,
-        parameters_.gradient(*table.token_table),
-        table.position_table ? parameters_.gradient(*table.position_table) : nullptr);
+void Model<Scalar>::weight_gradients(Pass<Scalar>& pass) const {
+    // every block does the products of any other
+    if (!pass.blocks.empty()) block_of(0, pass).weight_gradients(pass.deferred);
 }
 
 template <class Scalar>
@@ -193,13 +191,14 @@ sim::Result<Loss> Model<Scalar>::train(std::span<const Token> tokens,
     for (const BlockState<Scalar>& state : pass_.blocks) {
         loss.balance += state.balance;
     }
-    Scratch<Scalar> gradient(arena_, options_.tokens() * sim::trunk_of(spec_)->hidden);
+    Scratch<Scalar> gradient(arena_, boundary());
     loss.sum = head(targets, pass_, factors.token, gradient.data());
     pass_.output.release();
     for (Index i = blocks - 1; i >= 0; --i) {
         backward(i, pass_, gradient.data(), factors.balance);
     }
     embed_backward(tokens, gradient.data());
+    if (auto status = failure(); !status) return std::move(status).error();
     return loss;
 }
 
@@ -216,6 +215,7 @@ sim::Result<Loss> Model<Scalar>::evaluate(std::span<const Token> tokens,
     }
     loss.sum = head(targets, pass_, 0.0, nullptr);
     pass_.output.release();
+    if (auto status = failure(); !status) return std::move(status).error();
     return loss;
 }
 

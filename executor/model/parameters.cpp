@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <utility>
 
 #include "simulator/units/hash_mix.hpp"
@@ -232,54 +233,178 @@ ParameterTable parameter_table(const sim::ModelSpec& model, const RankShare& sha
     return table;
 }
 
+template <class T>
+Buffer<T> Spares<T>::take(Index count, bool zeros) {
+    std::vector<Buffer<T>>& kept = kept_[count];
+    if (kept.empty()) return Buffer<T>(count);
+    Buffer<T> buffer = std::move(kept.back());
+    kept.pop_back();
+    if (zeros) std::fill_n(buffer.data(), count, T{});
+    return buffer;
+}
+
+template <class T>
+void Spares<T>::give(Buffer<T> buffer) {
+    kept_[buffer.size()].push_back(std::move(buffer));
+}
+
 template <class Scalar>
 Parameters<Scalar>::Parameters(ParameterTable table, Storage storage)
-    : table_(std::move(table)), values_(table_.count), gradients_(table_.count) {
-    if (storage == Storage::bf16) packed_.reset(table_.count);
+    : table_(std::move(table)), storage_(storage) {
+    Segment all;
+    all.parameters.resize(table_.parameters.size());
+    std::iota(all.parameters.begin(), all.parameters.end(), Index{0});
+    all.count = table_.count;
+    place({std::move(all)});
+}
+
+template <class Scalar>
+void Parameters<Scalar>::place(std::vector<Segment> segments) {
+    segments_ = std::move(segments);
+    whole_ = std::vector<Whole>(segments_.size());
+    places_.resize(table_.parameters.size());
+    for (std::size_t s = 0; s < segments_.size(); ++s) {
+        Index offset = 0;
+        for (const Index i : segments_[s].parameters) {
+            places_[static_cast<std::size_t>(i)] = {static_cast<Index>(s), offset};
+            offset += table_[i].count();
+        }
+    }
+}
+
+template <class Scalar>
+void Parameters<Scalar>::hold_all() {
+    Whole& all = whole_.front();
+    if (count_ != nullptr || !all.values.empty()) return;
+    all.values.reset(table_.count);
+    if (storage_ == Storage::bf16) all.packed.reset(table_.count);
+}
+
+template <class Scalar>
+Scalar* Parameters<Scalar>::values() {
+    hold_all();
+    return whole_.front().values.data();
+}
+
+template <class Scalar>
+Scalar* Parameters<Scalar>::gradients() {
+    hold_gradients(0);
+    return whole_.front().gradients.data();
 }
 
 template <class Scalar>
 void Parameters<Scalar>::changed() {
-    if (!packed_.empty()) pack(values_.data(), table_.count, packed_.data());
+    Whole& all = whole_.front();
+    if (!all.packed.empty()) pack(all.values.data(), table_.count, all.packed.data());
 }
 
 template <class Scalar>
 void Parameters<Scalar>::clear_gradients() {
-    std::fill_n(gradients_.data(), table_.count, Scalar(0));
+    for (Whole& whole : whole_) {
+        std::fill_n(whole.gradients.data(), whole.gradients.size(), Scalar(0));
+    }
+}
+
+template <class Scalar>
+void start_values(const Parameter& p, std::uint64_t seed, Index begin, Index end, Scalar* out) {
+    if (p.start != Start::normal) {
+        std::fill_n(out, end - begin, Scalar(p.start == Start::ones ? 1 : 0));
+        return;
+    }
+    const std::size_t key = key_of(seed, p.name);
+    std::fill_n(out, end - begin, Scalar(0));
+    for (const RowRange& range : p.ranges) {
+        const Index first = range.row * p.columns;
+        const Index last = (range.row + range.rows) * p.columns;
+        for (Index i = std::max(begin, first); i < std::min(end, last); ++i) {
+            const Index row = range.first_row + i / p.columns - range.row;
+            const Index whole = row * p.whole_columns + p.first_column + i % p.columns;
+            out[i - begin] =
+                static_cast<Scalar>(p.deviation * normal(key, static_cast<std::uint64_t>(whole)));
+        }
+    }
 }
 
 template <class Scalar>
 void Parameters<Scalar>::start(std::uint64_t seed) {
+    Scalar* all = values();
     for (const Parameter& p : table_.parameters) {
-        Scalar* at = values_.data() + p.offset;
-        if (p.start != Start::normal) {
-            std::fill_n(at, p.count(), Scalar(p.start == Start::ones ? 1 : 0));
-            continue;
-        }
-        const std::size_t key = key_of(seed, p.name);
-        std::fill_n(at, p.count(), Scalar(0));
-        for (const RowRange& range : p.ranges) {
-            for (Index row = 0; row < range.rows; ++row) {
-                const Index first = (range.first_row + row) * p.whole_columns + p.first_column;
-                Scalar* to = at + (range.row + row) * p.columns;
-                for (Index column = 0; column < p.columns; ++column) {
-                    to[column] = static_cast<Scalar>(
-                        p.deviation * normal(key, static_cast<std::uint64_t>(first + column)));
-                }
-            }
-        }
+        start_values(p, seed, 0, p.count(), all + p.offset);
     }
     changed();
 }
 
 template <class Scalar>
-Reading<Scalar> Parameters<Scalar>::read(Arena& arena, Index i) const {
-    const Parameter& p = table_[i];
-    if (packed_.empty()) return Reading<Scalar>(values_.data() + p.offset);
-    return {arena, packed_.data() + p.offset, p.count()};
+Reading<Scalar> Parameters<Scalar>::read(Arena& arena, Index i) {
+    hold_all();
+    const Place& place = places_[static_cast<std::size_t>(i)];
+    const Whole& whole = at(place.segment);
+    if (storage_ == Storage::scalar) return Reading<Scalar>(whole.values.data() + place.offset);
+    return {arena, whole.packed.data() + place.offset, table_[i].count()};
 }
 
-template class Parameters<float>;
-template class Parameters<double>;
+template <class Scalar>
+Scalar* Parameters<Scalar>::gradient(Index i) {
+    const Place& place = places_[static_cast<std::size_t>(i)];
+    hold_gradients(place.segment);
+    return at(place.segment).gradients.data() + place.offset;
+}
+
+template <class Scalar>
+Buffer<Scalar> Parameters<Scalar>::arrange(std::vector<Segment> segments, MemoryCount& count) {
+    Buffer<Scalar> before = std::move(whole_.front().values);
+    count_ = &count;
+    place(std::move(segments));
+    return before;
+}
+
+template <class Scalar>
+void Parameters<Scalar>::hold_values(Index segment, sim::TensorKind kind) {
+    Whole& whole = at(segment);
+    whole.kind = kind;
+    if (storage_ == Storage::bf16) {
+        whole.packed = packed_spares_.take(room(segment), false);
+        count_->add(kind, room(segment) * static_cast<Index>(sizeof(Bf16)));
+    } else {
+        whole.values = spares_.take(room(segment), false);
+        count_->add(kind, room(segment) * static_cast<Index>(sizeof(Scalar)));
+    }
+}
+
+template <class Scalar>
+void Parameters<Scalar>::drop_values(Index segment) {
+    Whole& whole = at(segment);
+    if (storage_ == Storage::bf16) {
+        packed_spares_.give(std::exchange(whole.packed, {}));
+        count_->remove(whole.kind, room(segment) * static_cast<Index>(sizeof(Bf16)));
+    } else {
+        spares_.give(std::exchange(whole.values, {}));
+        count_->remove(whole.kind, room(segment) * static_cast<Index>(sizeof(Scalar)));
+    }
+}
+
+template <class Scalar>
+void Parameters<Scalar>::hold_gradients(Index segment) {
+    Whole& whole = at(segment);
+    if (!whole.gradients.empty()) return;
+    whole.gradients = spares_.take(room(segment), true);
+    if (count_ == nullptr) return;
+    count_->add(sim::TensorKind::gradients, room(segment) * static_cast<Index>(sizeof(Scalar)));
+}
+
+template <class Scalar>
+void Parameters<Scalar>::drop_gradients(Index segment) {
+    spares_.give(std::exchange(at(segment).gradients, {}));
+    count_->remove(sim::TensorKind::gradients, room(segment) * static_cast<Index>(sizeof(Scalar)));
+}
+
+#define SHARDPLAN_INSTANTIATE(S)  \
+    template class Parameters<S>; \
+    template class Spares<S>;     \
+    template void start_values<S>(const Parameter&, std::uint64_t, Index, Index, S*);
+SHARDPLAN_INSTANTIATE(float)
+SHARDPLAN_INSTANTIATE(double)
+#undef SHARDPLAN_INSTANTIATE
+template class Spares<Bf16>;
 
 } // namespace shardplan::exec

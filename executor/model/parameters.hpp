@@ -1,9 +1,11 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "executor/kernels/memory_count.hpp"
 #include "executor/kernels/tensor.hpp"
 #include "executor/model/share.hpp"
 #include "simulator/spec/model.hpp"
@@ -42,7 +44,7 @@ struct Parameter {
     Index whole_rows = 1;
     Index whole_columns = 0;
     Index first_column = 0; ///< in the whole
-    std::vector<RowRange> ranges;
+    std::vector<RowRange> ranges = {};
     Holders holders = Holders::dense;
     /// Other tensor-parallel ranks hold other parts; else all hold the same.
     bool split = false;
@@ -97,18 +99,51 @@ struct ParameterTable {
 /// stream 0.02 / sqrt(2 x blocks). Source: GPT-2 (Radford et al. 2019), section 2.3.
 ParameterTable parameter_table(const sim::ModelSpec& model, const RankShare& share);
 
-/// Values and gradients of all parameters of a rank.
+/// Buffers that were used before, for the next one of that size: fresh pages cost more than what is
+/// done with them.
+template <class T>
+class Spares {
+public:
+    /// `count` zeros, or with whatever was in it.
+    Buffer<T> take(Index count, bool zeros);
+    void give(Buffer<T> buffer);
+
+private:
+    std::map<Index, std::vector<Buffer<T>>> kept_;
+};
+
+/// Parameters that lie one after another without gaps, and are split, moved and allocated together.
+struct Segment {
+    Holders holders = Holders::dense;
+    std::vector<Index> parameters; ///< numbers in the table
+    Index count = 0;               ///< elements of them
+    Index parts = 1;               ///< ranks it is split over
+    bool on_two_stages = false;    ///< the tied table, alone
+
+    /// Elements of one rank's piece: the last piece is filled up by zeros.
+    [[nodiscard]] Index piece() const { return (count + parts - 1) / parts; }
+    /// Elements of all pieces, which the segment has room for.
+    [[nodiscard]] Index room() const { return parts * piece(); }
+
+    friend bool operator==(const Segment&, const Segment&) = default;
+};
+
+/// Values and gradients of all parameters of a rank, as operators see them. They lie in one segment
+/// in the order of the table, unless `arrange` says otherwise.
 template <class Scalar>
 class Parameters {
 public:
     Parameters(ParameterTable table, Storage storage);
 
     [[nodiscard]] const ParameterTable& table() const { return table_; }
-    /// What the optimizer changes; call `changed` afterwards.
-    [[nodiscard]] Scalar* values() { return values_.data(); }
-    [[nodiscard]] const Scalar* values() const { return values_.data(); }
-    [[nodiscard]] Scalar* gradients() { return gradients_.data(); }
-    [[nodiscard]] const Scalar* gradients() const { return gradients_.data(); }
+    [[nodiscard]] Storage storage() const { return storage_; }
+    /// Of all parameters in the order of the table, while they lie in one segment. What changes
+    /// values calls `changed` afterwards.
+    [[nodiscard]] Scalar* values();
+    [[nodiscard]] Scalar* gradients();
+    /// Null where there are none yet.
+    [[nodiscard]] const Scalar* values() const { return whole_.front().values.data(); }
+    [[nodiscard]] const Scalar* gradients() const { return whole_.front().gradients.data(); }
     void changed();
     void clear_gradients();
     /// Starting values from a number: those of an element depend on the seed, the parameter's name
@@ -116,14 +151,69 @@ public:
     void start(std::uint64_t seed);
 
     /// Values as operators read them.
-    [[nodiscard]] Reading<Scalar> read(Arena& arena, Index i) const;
-    [[nodiscard]] Scalar* gradient(Index i) { return gradients_.data() + table_[i].offset; }
+    [[nodiscard]] Reading<Scalar> read(Arena& arena, Index i);
+    /// To be added to. Where there are none they come to be, as zeros.
+    [[nodiscard]] Scalar* gradient(Index i);
+
+    // --- for what splits them --------------------------------------------------------------------
+
+    /// Lays them out anew; nothing is held afterwards. Returns the values so far in the order of
+    /// the table, or nothing if there were none. `count` outlives this.
+    Buffer<Scalar> arrange(std::vector<Segment> segments, MemoryCount& count);
+    [[nodiscard]] const std::vector<Segment>& segments() const { return segments_; }
+    /// Elements from the start of its segment.
+    [[nodiscard]] Index offset_of(Index parameter) const {
+        return places_[static_cast<std::size_t>(parameter)].offset;
+    }
+
+    /// `room()` elements for what operators read of a segment, in 16 bits if so stored, counted as
+    /// `kind`: zeros the first time; and back.
+    void hold_values(Index segment, sim::TensorKind kind);
+    void drop_values(Index segment);
+    [[nodiscard]] Scalar* values(Index segment) { return at(segment).values.data(); }
+    [[nodiscard]] Bf16* packed(Index segment) { return at(segment).packed.data(); }
+    /// `room()` zeros, unless there are gradients; and back.
+    void hold_gradients(Index segment);
+    void drop_gradients(Index segment);
+    [[nodiscard]] bool holds_gradients(Index segment) const {
+        return !whole_[static_cast<std::size_t>(segment)].gradients.empty();
+    }
+    [[nodiscard]] Scalar* gradients(Index segment) { return at(segment).gradients.data(); }
 
 private:
+    struct Place {
+        Index segment = 0;
+        Index offset = 0;
+    };
+    /// What a segment holds whole.
+    struct Whole {
+        Buffer<Scalar> values;
+        Buffer<Bf16> packed;
+        Buffer<Scalar> gradients;
+        sim::TensorKind kind = sim::TensorKind::weights; ///< of the values
+    };
+    void place(std::vector<Segment> segments);
+    /// Values of all that nobody has arranged.
+    void hold_all();
+    [[nodiscard]] Whole& at(Index segment) { return whole_[static_cast<std::size_t>(segment)]; }
+    [[nodiscard]] Index room(Index segment) const {
+        return segments_[static_cast<std::size_t>(segment)].room();
+    }
+
     ParameterTable table_;
-    Buffer<Scalar> values_;
-    Buffer<Scalar> gradients_;
-    Buffer<Bf16> packed_; ///< empty unless stored in 16 bits
+    Storage storage_;
+    std::vector<Segment> segments_;
+    std::vector<Place> places_; ///< by parameter
+    std::vector<Whole> whole_;  ///< by segment
+    Spares<Scalar> spares_;
+    Spares<Bf16> packed_spares_;
+    MemoryCount* count_ = nullptr;
 };
+
+/// Elements `begin` to `end` - 1 of a rank's part of a parameter as they start, see
+/// `Parameters::start`.
+template <class Scalar>
+void start_values(const Parameter& parameter, std::uint64_t seed, Index begin, Index end,
+                  Scalar* out);
 
 } // namespace shardplan::exec

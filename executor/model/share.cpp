@@ -42,11 +42,20 @@ sim::Status check_degrees(const sim::ModelSpec& model, const sim::Layout& layout
         for (const auto& [count, path] : by_tp) {
             if (auto s = divides(layout.tp, "tp", count, path); !s) return s;
         }
+        if (layout.cp > 1 && layout.cp_kind == sim::CpKind::all_to_all) {
+            const Index ranks = Index{layout.tp} * layout.cp;
+            for (const auto& [count, path] : {by_tp[0], by_tp[1]}) {
+                if (auto s = divides(ranks, "tp x cp:a2a = ", count, path); !s) return s;
+            }
+        }
         if (!routed) continue;
         if (auto s = divides(layout.ep, "ep", f.experts, "ffn/experts"); !s) return s;
         if (auto s = divides(sim::etp_of(layout), "etp", f.expert_width, "ffn/expert_width"); !s) {
             return s;
         }
+        const Index ranks = Index{layout.tp} * layout.cp * layout.dp;
+        const Index holders = Index{layout.ep} * sim::etp_of(layout);
+        if (auto s = divides(holders, "ep x etp = ", ranks, "tp x cp x dp"); !s) return s;
     }
     return sim::Done{};
 }
@@ -95,6 +104,7 @@ sim::Result<RankShare> share_of(const sim::ModelSpec& model, const sim::Layout& 
     share.etp = place_in(layout, sim::Group::etp, rank);
     share.dp = place_in(layout, sim::Group::dp, rank);
     share.sp = layout.sp && layout.tp > 1;
+    share.cp_kind = layout.cp_kind;
     share.chunks = chunks_of(model, layout, tables, share.stage);
     share.mirrored = layout.schedule == sim::ScheduleKind::dual_pipe && layout.pp > 1;
     bool embeds = false;

@@ -37,6 +37,7 @@ struct RankShare {
     PartOf etp; ///< which part of each of them
     PartOf dp;  ///< which samples
     bool sp = false;
+    sim::CpKind cp_kind = sim::CpKind::ring;
     std::vector<ChunkShare> chunks; ///< in the numbers that the schedule gives them
     /// The tied table stands on another stage too: gradients of both are to be added up.
     bool table_on_two_stages = false;

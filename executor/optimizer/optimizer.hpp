@@ -1,7 +1,6 @@
 #pragma once
 
-#include "executor/model/parameters.hpp"
-#include "simulator/units/result.hpp"
+#include "executor/kernels/kernels.hpp"
 
 namespace shardplan::exec {
 
@@ -29,34 +28,16 @@ struct OptimizerOptions {
     double clip = 1.0;     ///< largest norm of all gradients together; 0: not clipped
 };
 
+/// What a state of training is made of.
+enum class StateKind : std::uint8_t {
+    value,  ///< of the parameter, as it is updated
+    first,  ///< moment, or velocity
+    second, ///< moment
+};
+
 struct StepReport {
     double gradient_norm = 0.0; ///< before clipping
     double factor = 1.0;        ///< what clipping multiplied the gradients with
-};
-
-/// States of an optimizer for all parameters of a rank, in the Scalar's format.
-template <class Scalar>
-class Optimizer {
-public:
-    Optimizer(const OptimizerOptions& options, const ParameterTable& table);
-
-    /// Changes the parameters by their gradients and clears these. An error, and nothing changed,
-    /// if the norm of the gradients is not finite.
-    sim::Result<StepReport> step(Kernels<Scalar>& kernels, Parameters<Scalar>& parameters,
-                                 double rate);
-
-    [[nodiscard]] Index steps() const { return steps_; }
-    /// First and second moment, or the velocity and nothing.
-    [[nodiscard]] Buffer<Scalar>& first() { return first_; }
-    [[nodiscard]] Buffer<Scalar>& second() { return second_; }
-    /// Goes on after `steps` steps, with states that the caller has filled in.
-    void resume(Index steps) { steps_ = steps; }
-
-private:
-    OptimizerOptions options_;
-    Buffer<Scalar> first_;
-    Buffer<Scalar> second_;
-    Index steps_ = 0;
 };
 
 } // namespace shardplan::exec

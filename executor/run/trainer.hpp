@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "executor/checkpoint/checkpoint.hpp"
 #include "executor/comm/communicator.hpp"
 #include "executor/kernels/tensor.hpp"
 #include "executor/optimizer/optimizer.hpp"
@@ -39,8 +40,9 @@ struct TrainingPlan {
     std::uint64_t seed = 1;
     /// Adds in the order of ranks: the same bits whatever the back end; slower.
     bool deterministic = false;
-    int threads = 0;        ///< of this rank's operators; 0: as many as the machine has cores
-    std::string offload_to; ///< folder for states offloaded to disk; empty: the current one
+    int threads = 0;          ///< of this rank's operators; 0: as many as the machine has cores
+    std::string offload_to;   ///< folder for states offloaded to disk; empty: the current one
+    sim::PassLengths lengths; ///< by which zb-v and dualpipe find the order of passes
 };
 
 /// What one step came to; alike on all ranks.
@@ -53,17 +55,17 @@ struct TrainStep {
     Index tokens = 0;
 };
 
-/// A stretch of one rank's time, as it happens. Seconds since the clock of `SpanSink` began.
+/// A stretch of one rank's time, as it happens. Seconds since the call of `set_spans`.
 struct RunSpan {
     sim::TaskKind kind = sim::TaskKind::forward;
     sim::StreamKind stream = sim::StreamKind::compute;
-    std::int64_t task = -1; ///< number in the Schedule; -1: inside of one, as an exchange
+    std::int64_t task = -1; ///< number in `schedule()`; -1: inside of one, as an exchange
     Index chunk = 0;
     Index unit = 0;
     std::int64_t micro_batch = -1; ///< -1: once per step
     double begin = 0.0;
     double end = 0.0;
-    std::int64_t bytes = 0;
+    std::int64_t bytes = 0; ///< sent by this rank, of communication; a receive's: received
     std::string_view group; ///< "tp": the communicator, of communication
 };
 using SpanSink = std::function<void(const RunSpan&)>;
@@ -94,9 +96,21 @@ public:
 
     /// The tasks of a step, of all stages.
     [[nodiscard]] virtual const sim::Schedule& schedule() const = 0;
-    /// Called for every task and exchange of this rank from now on; empty: nothing is measured.
+    /// Called for every task and every exchange of this rank from now on; empty: nothing is
+    /// measured. Exchanges that block are spans of their own inside the task that waits for them;
+    /// that of a receive is the time waited. Several threads of a rank call it, never two at once.
     virtual void set_spans(SpanSink sink) = 0;
     [[nodiscard]] virtual RankMemory memory() const = 0;
+    /// What a checkpoint saves of this rank: parameters and states of the optimizer. Boxes stay
+    /// where they are for the trainer's life.
+    [[nodiscard]] virtual std::vector<TensorPart> state() = 0;
+    /// Samples of the data that all ranks together have trained on.
+    [[nodiscard]] virtual Index samples_read() const = 0;
+    /// Goes on after `step` steps, once the boxes of `state` have been filled.
+    virtual Status resume(Index step, Index samples_read) = 0;
+    /// Errors, on every rank: the first parameter whose copies differ between ranks that should
+    /// hold the same, and those ranks. Every rank calls it.
+    virtual Status check_replicas() = 0;
     /// Bytes this rank has sent by group since the start.
     [[nodiscard]] virtual std::array<std::int64_t, sim::group_count> sent() const = 0;
 

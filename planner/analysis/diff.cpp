@@ -11,9 +11,8 @@
 #include "simulator/units/text.hpp"
 
 namespace shardplan::plan {
-namespace {
 
-std::string words(std::string_view name) {
+std::string kind_in_words(std::string_view name) {
     std::string out(name);
     std::replace(out.begin(), out.end(), '_', ' ');
     return out;
@@ -25,14 +24,16 @@ void largest_first(std::vector<DiffTerm>& terms) {
     });
 }
 
+namespace {
+
 /// The kinds that either side has, largest change first.
 template <class Kind, class Amounts>
 std::vector<DiffTerm> by_kind(const Amounts& a, const Amounts& b) {
     std::vector<DiffTerm> out;
     for (std::size_t i = 0; i < a.amounts.size(); ++i) {
         if (a.amounts[i].value() != 0.0 || b.amounts[i].value() != 0.0) {
-            out.push_back(
-                {words(name_of(static_cast<Kind>(i))), a.amounts[i].value(), b.amounts[i].value()});
+            out.push_back({kind_in_words(name_of(static_cast<Kind>(i))), a.amounts[i].value(),
+                           b.amounts[i].value()});
         }
     }
     largest_first(out);
@@ -68,6 +69,27 @@ std::vector<std::pair<std::string, std::string>> terms_of(const std::string& lay
     return out;
 }
 
+void say_if_stale(const DiffSide& side, std::vector<std::string>& out) {
+    if (!side.has_promise || !side.priced.legal()) {
+        return;
+    }
+    const double promised = side.promised.step_time.value();
+    const double now = side.priced.estimate.time.total.value.value();
+    constexpr double noticeable = 1e-6; // figures of a file are exact, so this is only rounding
+    if (promised > 0.0 && std::abs(now / promised - 1.0) > noticeable) {
+        out.push_back(fmt::format("{} promised a step of {}, and this program says {}", side.name,
+                                  sim::to_text(side.promised.step_time),
+                                  sim::to_text(side.priced.estimate.time.total.value)));
+    }
+    if (side.promised.verdict != side.priced.estimate.verdict) {
+        out.push_back(fmt::format("{} was written as \"{}\", and this program says \"{}\"",
+                                  side.name, name_of(side.promised.verdict),
+                                  name_of(side.priced.estimate.verdict)));
+    }
+}
+
+} // namespace
+
 std::vector<DiffField> diff_layouts(const std::string& a, const std::string& b) {
     const auto left = terms_of(a);
     const auto right = terms_of(b);
@@ -92,27 +114,6 @@ std::vector<DiffField> diff_layouts(const std::string& a, const std::string& b) 
     }
     return out;
 }
-
-void say_if_stale(const DiffSide& side, std::vector<std::string>& out) {
-    if (!side.has_promise || !side.priced.legal()) {
-        return;
-    }
-    const double promised = side.promised.step_time.value();
-    const double now = side.priced.estimate.time.total.value.value();
-    constexpr double noticeable = 1e-6; // figures of a file are exact, so this is only rounding
-    if (promised > 0.0 && std::abs(now / promised - 1.0) > noticeable) {
-        out.push_back(fmt::format("{} promised a step of {}, and this program says {}", side.name,
-                                  sim::to_text(side.promised.step_time),
-                                  sim::to_text(side.priced.estimate.time.total.value)));
-    }
-    if (side.promised.verdict != side.priced.estimate.verdict) {
-        out.push_back(fmt::format("{} was written as \"{}\", and this program says \"{}\"",
-                                  side.name, name_of(side.promised.verdict),
-                                  name_of(side.priced.estimate.verdict)));
-    }
-}
-
-} // namespace
 
 sim::Result<DiffSide> diff_side(const sim::Document& document, std::string_view name,
                                 std::int64_t plan) {

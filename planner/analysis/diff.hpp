@@ -29,6 +29,11 @@ struct DiffTerm {
     friend bool operator==(const DiffTerm&, const DiffTerm&) = default;
 };
 
+/// Sorts by the size of the change, equal ones as they were.
+void largest_first(std::vector<DiffTerm>& terms);
+/// The name of a kind in words: "tp comm".
+std::string kind_in_words(std::string_view name);
+
 /// A text of both; empty where a side has no such field.
 struct DiffField {
     std::string path;
@@ -55,6 +60,9 @@ sim::Result<DiffSide> diff_side(const sim::Document& document, std::string_view 
 
 /// Inputs of two scenarios that differ, in the order of the fields.
 std::vector<DiffField> diff_inputs(const sim::Scenario& a, const sim::Scenario& b);
+
+/// Terms of two layouts in text form that differ.
+std::vector<DiffField> diff_layouts(const std::string& a, const std::string& b);
 
 /// Both must be legal.
 PlanDiff diff_plans(const DiffSide& a, const DiffSide& b);

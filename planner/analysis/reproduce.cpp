@@ -218,6 +218,19 @@ Result<Reproduction> Reproducer::reproduce(const sim::RunRecord& record) {
     if (!cluster) {
         return cluster.error();
     }
+    sim::NodeTemplate& node = cluster->node_groups.front().node;
+    if (node.scaleup.kind == sim::ScaleupKind::nvlink_mesh) {
+        const auto drawn = drawn_mesh(device->value, node.devices);
+        if (!drawn) {
+            return drawn.error();
+        }
+        if (*drawn != nullptr) {
+            draw_links(**drawn, node);
+            note(out.notes, "cluster.intra_kind",
+                 "links of a node of " + std::to_string(node.devices), "a built-in cluster",
+                 "not in the record");
+        }
+    }
     auto job = job_of(record, out.notes);
     if (!job) {
         return job.error();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,10 +51,19 @@ public:
 
 private:
     Reproducer() = default;
+    /// A built-in node of as many devices whose links are drawn, of this device or one that differs
+    /// in memory alone; nullptr: there is none.
+    sim::Result<const sim::NodeTemplate*> drawn_mesh(const sim::Device& device,
+                                                     std::int64_t devices);
 
     sim::Catalogue catalogue_;
     std::map<std::pair<std::string, std::string>, sim::Loaded<sim::StackProfile>> stacks_;
+    std::optional<std::vector<sim::NodeTemplate>> drawn_; ///< read when the first mesh is asked for
 };
+
+/// Gives a node the links between the devices of a drawn one, and the hosts and PCIe switches those
+/// hang on; the node's own cards are spread over them.
+void draw_links(const sim::NodeTemplate& drawn, sim::NodeTemplate& node);
 
 /// The model of a record. `stack` gives the dropout where the record does not.
 sim::Result<sim::ModelSpec> model_of(const sim::RunRecord& record, const sim::StackProfile& stack,

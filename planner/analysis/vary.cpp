@@ -120,7 +120,7 @@ sim::Status refresh_hardware(sim::Scenario& scenario, const sim::Scenario& base,
     }
     for (sim::FabricProfile& fabric : fresh->fabrics) {
         for (const sim::FabricProfile& before : base.fabrics) {
-            if (before.name == fabric.name) {
+            if (before.name == fabric.name && before.arch == fabric.arch) {
                 fabric = before;
             }
         }

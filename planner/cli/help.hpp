@@ -91,9 +91,15 @@ inline constexpr VerbHelp simulate = {
     "  shardplan simulate plan.shardplan.json --trace step.json --html step.html\n"
     "  shardplan simulate -m llama-3-70b -c dgx-h100 -g 64 --layout tp8,sp,pp4,v2,mb1,zero1\n"
     "  shardplan simulate -m llama-3-8b -c dgx-h100 -g 16 --no-collapse --stragglers 2%\n"
+    "  shardplan simulate plan.shardplan.json --what-if stages=21-20-20-19\n"
+    "  shardplan simulate plan.shardplan.json \\\n"
+    "      --what-if \"cluster.node_groups[0].node.nics.per_nic=800 Gbit/s\"\n"
     "  shardplan simulate plan.shardplan.json --over m.json --html step.html\n"
     "A trace opens in ui.perfetto.dev, a page in any browser. Ranks that do the same are played\n"
-    "once; --no-collapse plays each on its own. Exit code 1: the layout does not fit.\n"};
+    "once; --no-collapse plays each on its own. --what-if takes an input by the path of --set "
+    "(also\n"
+    "gpus, model, cluster, stack), a term of the layout or layout=...; several make one change.\n"
+    "Exit code 1: the layout does not fit.\n"};
 
 inline constexpr VerbHelp run = {
     "run", "train under a plan on CPUs, and compare the step with the estimate",

@@ -39,10 +39,15 @@ void add_readers(CLI::App& app, Everything& all) {
         "  shardplan cluster dgx-h100 --gpus 512\n"
         "  shardplan cluster topo.txt --device H100-SXM-80GB\n"
         "  shardplan cluster topology.conf --node dgx-h100 --nodes \"node-[1-9]\"\n"
+        "  shardplan cluster dgx-h100 --gpus 512 --between 0,300\n"
         "  shardplan cluster dgx-h100 --set \"cluster.fabric.levels[0].oversubscription=2\"\n");
     cluster->add_option("cluster", all.cluster.cluster, "cluster file or built-in name")
         ->required();
     cluster->add_option("--gpus,-g", all.cluster.gpus, "devices to use")->type_name("N");
+    cluster
+        ->add_option("--between", all.cluster.between,
+                     "links, bottleneck and number of shortest ways between two devices")
+        ->type_name("A,B");
     add_import(cluster, all.cluster.import);
     add_sets(cluster, all.cluster.sets, "cluster.fabric.rails=false");
     cluster->callback([&all] {

@@ -64,6 +64,7 @@ struct ClusterOptions {
     std::optional<std::int64_t> gpus;
     std::vector<std::string> sets;
     ImportOptions import = {};
+    std::string between = {}; ///< "0,9": the way between two devices
 };
 
 struct ListOptions {
@@ -153,10 +154,11 @@ struct SimulateVerbOptions {
     std::string document; ///< a plan file; or empty, and the scenario is given
     std::int64_t plan = 1;
     ScenarioOptions scenario;
-    std::string layout; ///< empty: that of the file, or the best one
-    std::string trace;  ///< Chrome trace file to write
-    std::string html;   ///< page to write
-    std::string over;   ///< measurement to lay over it
+    std::string layout;                    ///< empty: that of the file, or the best one
+    std::vector<std::string> what_if = {}; ///< changes of the step it is compared with
+    std::string trace;                     ///< Chrome trace file to write
+    std::string html;                      ///< page to write
+    std::string over;                      ///< measurement to lay over it
     bool every_rank = false;
     std::string stragglers; ///< spread of the ranks' speed, "2%"; empty: none
     std::int64_t seed = 1;

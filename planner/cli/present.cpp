@@ -223,9 +223,11 @@ void print_memory(const Console& console, const sim::Estimate& estimate) {
     print_heading(console.out, "Memory at the peak, GiB per device", console.color);
     const auto columns = columns_of(estimate);
     std::vector<Table::Column> heads = {{"", Align::left}};
+    const bool several = sim::spans_groups(estimate.classes);
     for (const std::size_t i : columns) {
         const sim::ClassMemory& c = estimate.classes[i];
-        heads.push_back({fmt::format("stage {} x {}", c.stage, c.ranks), Align::right});
+        const std::string group = several ? fmt::format(" of group {}", c.node_group) : "";
+        heads.push_back({fmt::format("stage {}{} x {}", c.stage, group, c.ranks), Align::right});
     }
     Table table(heads);
     const auto add = [&](std::string title, auto&& figure, Style style = Style::plain) {

@@ -4,6 +4,7 @@
 
 #include "planner/cli/inputs.hpp"
 #include "planner/cli/present_foreign.hpp"
+#include "planner/cli/present_route.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "planner/import/catalogue_once.hpp"
@@ -41,14 +42,6 @@ std::vector<KnownGroup> known_groups(const sim::Cluster& cluster,
         out.push_back(std::move(known));
     }
     return out;
-}
-
-std::int64_t node_count(const sim::Cluster& cluster) {
-    std::int64_t nodes = 0;
-    for (const sim::NodeGroup& group : cluster.node_groups) {
-        nodes += group.count;
-    }
-    return nodes;
 }
 
 std::int64_t nic_count(const sim::Cluster& cluster) {
@@ -106,9 +99,32 @@ void write_parts(sim::JsonWriter& json, const sim::Cluster& cluster,
     json.end_array().member("cluster", cluster);
 }
 
+/// The way between two devices of a cluster, where it was asked for.
+struct AskedRoute {
+    TwoDevices ends;
+    sim::Route route;
+};
+sim::Result<std::optional<AskedRoute>> asked_route(const ClusterOptions& options,
+                                                   const sim::Cluster& cluster) {
+    using Found = std::optional<AskedRoute>;
+    if (options.between.empty()) {
+        return Found{};
+    }
+    const auto ends = two_devices(options.between, "--between");
+    if (!ends) {
+        return ends.error();
+    }
+    auto route = sim::route_between(cluster, ends->from, ends->to, "--between");
+    if (!route) {
+        return route.error();
+    }
+    return Found{AskedRoute{*ends, std::move(*route)}};
+}
+
 void write_json(const Console& console, const sim::Cluster& cluster,
                 const std::vector<KnownGroup>& groups,
-                const std::vector<sim::Assumption>& assumptions) {
+                const std::vector<sim::Assumption>& assumptions,
+                const std::optional<AskedRoute>& way) {
     sim::JsonWriter json;
     json.begin_object()
         .member("name", cluster.name)
@@ -118,6 +134,9 @@ void write_json(const Console& console, const sim::Cluster& cluster,
         .member("nics", nic_count(cluster))
         .member("rails", rail_count(cluster))
         .member("switches", switch_count(cluster));
+    if (way) {
+        write_route(json, way->ends, way->route);
+    }
     write_parts(json, cluster, groups, assumptions);
     json.end_object();
     console.out << json.str();
@@ -133,6 +152,22 @@ std::string peak_words(const sim::Device& device) {
         return sim::to_text(half->second) + " dense fp16";
     }
     return "peak unknown";
+}
+
+/// Which cards go through the host, and how fast.
+std::string staged_in_words(const sim::Nics& nics) {
+    std::string text;
+    if (nics.gpudirect && !nics.staged.empty()) {
+        text = nics.staged.size() == 1 ? "without GPUDirect: card " : "without GPUDirect: cards ";
+        for (std::size_t i = 0; i < nics.staged.size(); ++i) {
+            text += (i == 0 ? "" : ", ") + std::to_string(nics.staged[i]);
+        }
+    }
+    if (nics.staged_rate && sim::staged_cards(nics) > 0) {
+        text += fmt::format("{}{} each through the host, measured", text.empty() ? "" : "; ",
+                            sim::to_text(*nics.staged_rate));
+    }
+    return text;
 }
 
 void print_group(const Console& console, const KnownGroup& known) {
@@ -172,6 +207,9 @@ void print_group(const Console& console, const KnownGroup& known) {
                                             node.nics.count == 1 ? "NIC" : "NICs",
                                             sim::to_text(usable(node.nics.per_nic)),
                                             node.nics.gpudirect ? "" : ", without GPUDirect")});
+        if (const std::string staged = staged_in_words(node.nics); !staged.empty()) {
+            table.add({"", staged});
+        }
     }
     if (node.host.memory.value() > 0.0) {
         table.add({"host", fmt::format("{} memory, {} cores", sim::to_text(node.host.memory),
@@ -180,6 +218,25 @@ void print_group(const Console& console, const KnownGroup& known) {
     if (group.price_per_device_hour > 0.0) {
         table.add(
             {"price", fmt::format("{:.4g} per device and hour", group.price_per_device_hour)});
+    }
+    table.print(console.out, console.color, 2);
+}
+
+void print_torus(const Console& console, const sim::Fabric& fabric) {
+    if (fabric.torus.empty()) {
+        return;
+    }
+    Table table({{"torus", Align::left},
+                 {"nodes", Align::right},
+                 {"per link", Align::right},
+                 {"latency", Align::right},
+                 {"", Align::left}});
+    for (std::size_t i = 0; i < fabric.torus.size(); ++i) {
+        const sim::TorusDimension& dimension = fabric.torus[i];
+        table.add({fmt::format("dimension {}", i + 1), std::to_string(dimension.nodes),
+                   sim::to_text(usable(dimension.per_link)),
+                   dimension.latency.value() > 0.0 ? sim::to_text(dimension.latency) : "",
+                   dimension.wraps ? "closed" : "open"});
     }
     table.print(console.out, console.color, 2);
 }
@@ -213,6 +270,7 @@ void print_text(const Console& console, const sim::Cluster& cluster,
         if (!table.empty()) {
             table.print(console.out, console.color, 2);
         }
+        print_torus(console, cluster.fabric);
     }
     print_assumptions(console.out, assumptions, console.color);
 }
@@ -222,14 +280,21 @@ int show_foreign(const Console& console, const ClusterOptions& options, const Fo
     const ForeignCluster& file = input.file;
     const auto built = import_cluster(input, options);
     const bool asked = options.gpus || !options.sets.empty() || !options.import.device.empty() ||
-                       !options.import.node.empty();
+                       !options.import.node.empty() || !options.between.empty();
     if (!built && asked) { // the answer to what was asked for is that it cannot be had
         return fail(console, built.error());
+    }
+    const auto way = asked_route(options, built ? built->cluster : sim::Cluster{});
+    if (!way) {
+        return fail(console, way.error());
     }
     if (console.json) {
         sim::JsonWriter json;
         json.begin_object();
         write_foreign(json, file);
+        if (*way) {
+            write_route(json, (*way)->ends, (*way)->route);
+        }
         if (built) {
             json.member("summary", sim::summary(built->cluster));
             write_parts(json, built->cluster, known_groups(built->cluster, input.help.catalogue),
@@ -249,6 +314,9 @@ int show_foreign(const Console& console, const ClusterOptions& options, const Fo
     if (built) {
         print_text(console, built->cluster, known_groups(built->cluster, input.help.catalogue),
                    built->assumptions);
+        if (*way) {
+            print_route(console, (*way)->ends, (*way)->route);
+        }
     } else {
         console.out << "To plan with it: " << built.error().what << "; " << built.error().hint
                     << '\n';
@@ -274,6 +342,10 @@ int run_cluster(const ClusterOptions& options, const Console& console) {
     if (!cluster) {
         return fail(console, cluster.error());
     }
+    const auto way = asked_route(options, *cluster);
+    if (!way) {
+        return fail(console, way.error());
+    }
     const auto& catalogue = catalogue_once();
     if (!catalogue) {
         return fail(console, catalogue.error());
@@ -283,9 +355,12 @@ int run_cluster(const ClusterOptions& options, const Console& console) {
         assumptions.insert(assumptions.end(), group.assumptions.begin(), group.assumptions.end());
     }
     if (console.json) {
-        write_json(console, *cluster, groups, assumptions);
+        write_json(console, *cluster, groups, assumptions, *way);
     } else {
         print_text(console, *cluster, groups, assumptions);
+        if (*way) {
+            print_route(console, (*way)->ends, (*way)->route);
+        }
     }
     return exit_code::yes;
 }

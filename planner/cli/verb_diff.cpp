@@ -1,17 +1,14 @@
-#include <cmath>
-
 #include <fmt/format.h>
 
 #include "planner/analysis/diff.hpp"
 #include "planner/cli/present.hpp"
+#include "planner/cli/present_terms.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/units/text.hpp"
 
 namespace shardplan::plan::cli {
 namespace {
-
-constexpr std::size_t inputs_shown = 24;
 
 struct Sides {
     DiffSide a;
@@ -43,62 +40,6 @@ sim::Result<Sides> sides_from(const DiffOptions& options) {
         return b.error();
     }
     return Sides{std::move(*a), std::move(*b)};
-}
-
-std::string signed_amount(double value, sim::Dimension dimension) {
-    const std::string text = sim::format_quantity(std::abs(value), dimension);
-    return value == 0.0 ? "" : (value > 0.0 ? "+" : "-") + text;
-}
-
-std::string signed_percent(double a, double b) {
-    return a > 0.0 && a != b ? fmt::format("{:+.1f} %", 100.0 * (b / a - 1.0)) : "";
-}
-
-void print_terms(const Console& console, const char* title, const std::vector<DiffTerm>& terms,
-                 sim::Dimension dimension) {
-    if (terms.empty()) {
-        return;
-    }
-    print_heading(console.out, title, console.color);
-    Table table({{"", Align::left},
-                 {"a", Align::right},
-                 {"b", Align::right},
-                 {"b - a", Align::right},
-                 {"", Align::right}});
-    double a = 0.0;
-    double b = 0.0;
-    for (const DiffTerm& term : terms) {
-        a += term.a;
-        b += term.b;
-        table.add({term.name,
-                   sim::format_quantity(term.a, dimension),
-                   sim::format_quantity(term.b, dimension),
-                   {signed_amount(term.change(), dimension), Style::strong},
-                   signed_percent(term.a, term.b)});
-    }
-    table.add({{"together", Style::faint},
-               sim::format_quantity(a, dimension),
-               sim::format_quantity(b, dimension),
-               {signed_amount(b - a, dimension), Style::strong},
-               signed_percent(a, b)});
-    table.print(console.out, console.color, 2);
-}
-
-void print_fields(const Console& console, const char* title, const std::vector<DiffField>& fields,
-                  std::size_t most) {
-    if (fields.empty()) {
-        return;
-    }
-    print_heading(console.out, title, console.color);
-    Table table({{"", Align::left}, {"a", Align::left}, {"b", Align::left}});
-    for (std::size_t i = 0; i < fields.size() && i < most; ++i) {
-        const auto shown = [](const std::string& text) { return text.empty() ? "-" : text; };
-        table.add({fields[i].path, shown(fields[i].a), {shown(fields[i].b), Style::strong}});
-    }
-    table.print(console.out, console.color, 2);
-    if (fields.size() > most) {
-        console.out << "  and " << fields.size() - most << " more; --json lists all\n";
-    }
 }
 
 void print_headline(const Console& console, const Sides& sides) {
@@ -134,31 +75,6 @@ void write_side(sim::JsonWriter& json, const char* key, const DiffSide& side) {
     json.end_object();
 }
 
-void write_terms(sim::JsonWriter& json, const char* key, const std::vector<DiffTerm>& terms) {
-    json.begin_array(key);
-    for (const DiffTerm& term : terms) {
-        json.begin_object()
-            .member("term", term.name)
-            .member("a", term.a)
-            .member("b", term.b)
-            .member("change", term.change())
-            .end_object();
-    }
-    json.end_array();
-}
-
-void write_fields(sim::JsonWriter& json, const char* key, const std::vector<DiffField>& fields) {
-    json.begin_array(key);
-    for (const DiffField& field : fields) {
-        json.begin_object()
-            .member("path", field.path)
-            .member("a", field.a)
-            .member("b", field.b)
-            .end_object();
-    }
-    json.end_array();
-}
-
 void write_json(const Console& console, const Sides& sides, const PlanDiff& diff) {
     sim::JsonWriter json;
     json.begin_object();
@@ -185,7 +101,7 @@ void print_text(const Console& console, const Sides& sides, const PlanDiff& diff
         console.out << "\nthe inputs and the layouts are the same\n";
     }
     print_fields(console, "Layout", diff.layout, diff.layout.size());
-    print_fields(console, "Inputs that differ", diff.inputs, inputs_shown);
+    print_fields(console, "Inputs that differ", diff.inputs, most_fields_shown);
     print_terms(console, "Step time by kind", diff.time, sim::Dimension::seconds);
     print_terms(console, "Hidden under compute", diff.hidden, sim::Dimension::seconds);
     print_terms(console, "Memory at the peak, deciding class", diff.memory, sim::Dimension::bytes);

@@ -6,6 +6,7 @@
 #include "planner/cli/layout_input.hpp"
 #include "planner/cli/present.hpp"
 #include "planner/cli/present_calendar.hpp"
+#include "planner/cli/present_groups.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/io/document.hpp"
 
@@ -38,6 +39,7 @@ void print(const Console& console, const sim::Evaluator& evaluator, const Shown&
         write_scenario_summary(json, evaluator);
         json.key("estimate");
         write_estimate(json, shown);
+        write_node_groups(json, evaluator, shown.estimate);
         write_calendar(json, calendar);
         write_notes(json, all_assumptions(evaluator), warnings);
         json.end_object();
@@ -45,6 +47,7 @@ void print(const Console& console, const sim::Evaluator& evaluator, const Shown&
         return;
     }
     print_first_screen(console, evaluator, shown);
+    print_node_groups(console, evaluator, shown.estimate);
     print_memory(console, shown.estimate);
     print_time(console, shown.estimate);
     print_links(console, shown.estimate);

@@ -5,6 +5,7 @@
 #include "planner/cli/inputs.hpp"
 #include "planner/cli/layout_input.hpp"
 #include "planner/cli/present.hpp"
+#include "planner/cli/present_groups.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/units/text.hpp"
@@ -135,10 +136,13 @@ int run_explain(const ExplainOptions& options, const Console& console) {
         error.where = "--term " + options.term;
         return fail(console, error);
     }
+    sim::Estimate estimate;
+    evaluator->evaluate(subject->layout, workspace, estimate);
     if (console.json) {
         sim::JsonWriter json;
         json.begin_object().member("layout", text);
         write_calibration(json, evaluator->scenario());
+        write_node_groups(json, *evaluator, estimate);
         json.key("term");
         write_term(json, *term);
         json.end_object();
@@ -153,6 +157,7 @@ int run_explain(const ExplainOptions& options, const Console& console) {
                  {"source", Align::left}});
     add_rows(table, *term, 0, options.depth);
     table.print(console.out, console.color);
+    print_node_groups(console, *evaluator, estimate);
     return exit_code::yes;
 }
 

@@ -8,6 +8,7 @@
 #include "planner/analysis/vary.hpp"
 #include "planner/cli/gantt.hpp"
 #include "planner/cli/present.hpp"
+#include "planner/cli/present_what_if.hpp"
 #include "planner/cli/study.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
@@ -79,24 +80,6 @@ void print_stages(const Console& console, const Answer& a) {
     }
 }
 
-void print_critical(const Console& console, const Answer& a) {
-    sim::SecondsByKind sums;
-    sim::Seconds all;
-    for (const sim::CriticalShare& share : a.simulation.critical) {
-        sums[share.kind] += share.seconds;
-        all += share.seconds;
-    }
-    Table table({{"on the critical path"}, {"", Align::right}, {"", Align::right}});
-    for (std::size_t k = 0; k < sim::time_kind_count; ++k) {
-        const sim::Seconds seconds = sums.amounts[k];
-        if (seconds.value() <= 0.0) continue;
-        const auto kind = static_cast<sim::TimeKind>(k);
-        table.add({kind == sim::TimeKind::gemm ? "passes" : std::string(name_of(kind)),
-                   sim::to_text(seconds), percent(seconds / all)});
-    }
-    table.print(console.out, console.color);
-}
-
 std::optional<sim::Seconds> measured_step(const Answer& a) {
     if (!a.over) return std::nullopt;
     const auto median = sim::median_step(*a.over);
@@ -125,7 +108,7 @@ void print_text(const Console& console, const Answer& a) {
     console.out << '\n';
     print_stages(console, a);
     console.out << '\n';
-    print_critical(console, a);
+    print_path(console, a.simulation);
     print_warnings(console.out, a.estimate.warnings, console.color);
 }
 
@@ -140,9 +123,9 @@ void write_times(sim::JsonWriter& json, std::string_view key, const sim::Seconds
     json.end_object();
 }
 
-void print_json(const Console& console, const Answer& a) {
+/// One step as an object.
+void write_answer(sim::JsonWriter& json, const Answer& a) {
     const sim::Simulation& s = a.simulation;
-    sim::JsonWriter json;
     json.begin_object()
         .member("layout", a.layout)
         .member("simulated_step_time_s", s.step.value())
@@ -182,13 +165,14 @@ void print_json(const Console& console, const Answer& a) {
     for (const sim::CriticalShare& share : s.critical) {
         json.begin_object()
             .member("stage", share.stage)
+            .member("task", name_of(share.task))
+            .member("stream", name_of(share.stream))
             .member("kind", share.kind == sim::TimeKind::gemm ? std::string_view("passes")
                                                               : name_of(share.kind))
             .member("seconds", share.seconds.value())
             .end_object();
     }
     json.end_array().end_object();
-    console.out << json.str();
 }
 
 /// What the flags that steer the simulation say.
@@ -213,7 +197,16 @@ sim::Result<sim::SimulateOptions> how_from(const SimulateVerbOptions& options) {
         return refused("--html", options.html + " is the file of --trace as well",
                        "name two files");
     }
+    if (!options.what_if.empty() && !(options.trace.empty() && options.html.empty())) {
+        return refused("--what-if", "two steps beside one another have no one timeline",
+                       "leave out --trace and --html, or make the change with --set and --layout");
+    }
+    if (!options.what_if.empty() && !options.over.empty()) {
+        return refused("--over", "a run cannot lie over a step that is compared with another",
+                       "leave out --what-if, or make the change with --set and --layout");
+    }
     sim::SimulateOptions how;
+    how.spans = options.what_if.empty();
     how.every_rank = options.every_rank;
     how.seed = static_cast<std::uint64_t>(options.seed);
     how.most_events = options.most_events;
@@ -269,21 +262,23 @@ std::string trace_of(const Answer& a) {
         std::vector<sim::TraceLayer>{{s.timeline, s.schedule}, {*a.measured(), ran}});
 }
 
-sim::Result<Answer> answer_from(const SimulateVerbOptions& options, Study& study) {
+/// `where`: the flag that says the layout.
+sim::Result<Answer> answer_from(const SimulateVerbOptions& options, const sim::Scenario& scenario,
+                                const std::string& text, std::string_view where) {
     const auto how = how_from(options);
     if (!how) {
         return how.error();
     }
-    auto priced = price_legal_layout(study.scenario, study.layout, "--layout");
+    auto priced = price_legal_layout(scenario, text, where);
     if (!priced) {
         return std::move(priced).error();
     }
     sim::LayoutTables tables;
-    const auto layout = layout_for(study.layout, "--layout", study.scenario, tables);
+    const auto layout = layout_for(text, where, scenario, tables);
     if (!layout) {
         return layout.error();
     }
-    const auto evaluator = sim::Evaluator::make(study.scenario, std::move(tables));
+    const auto evaluator = sim::Evaluator::make(scenario, std::move(tables));
     if (!evaluator) {
         return evaluator.error();
     }
@@ -297,7 +292,7 @@ sim::Result<Answer> answer_from(const SimulateVerbOptions& options, Study& study
         }
         return error;
     }
-    auto over = over_from(options, study.scenario, priced->layout);
+    auto over = over_from(options, scenario, priced->layout);
     if (!over) {
         return over.error();
     }
@@ -326,6 +321,38 @@ sim::Status write_files(const SimulateVerbOptions& options, const Answer& a,
     });
 }
 
+/// The step with the changes of --what-if beside the one without.
+int compare(const SimulateVerbOptions& options, const Study& study, const Answer& before,
+            const Console& console) {
+    const std::string_view where = "--what-if";
+    const auto changed =
+        change({study.scenario, before.layout}, options.what_if, study.rules(), where);
+    if (!changed) {
+        return fail(console, changed.error());
+    }
+    const auto after = answer_from(options, changed->scenario, changed->layout, where);
+    if (!after) {
+        return fail(console, after.error());
+    }
+    const PlayedSide a{study.scenario, before.layout, before.simulation};
+    const PlayedSide b{changed->scenario, after->layout, after->simulation};
+    if (console.json) {
+        sim::JsonWriter json;
+        json.begin_object().key("before");
+        write_answer(json, before);
+        json.key("after");
+        write_answer(json, *after);
+        json.begin_object("change");
+        write_what_if(json, a, b);
+        json.end_object().end_object();
+        console.out << json.str();
+    } else {
+        print_what_if(console, a, b);
+        print_warnings(console.out, after->estimate.warnings, console.color);
+    }
+    return after->estimate.verdict == sim::Verdict::does_not_fit ? console.no() : exit_code::yes;
+}
+
 } // namespace
 
 int run_simulate(const SimulateVerbOptions& options, const Console& console) {
@@ -341,15 +368,20 @@ int run_simulate(const SimulateVerbOptions& options, const Console& console) {
         console.err << "no layout fits, so there is no step to simulate; see `shardplan fit`\n";
         return console.no();
     }
-    const auto answer = answer_from(options, *study);
+    const auto answer = answer_from(options, study->scenario, study->layout, "--layout");
     if (!answer) {
         return fail(console, answer.error());
+    }
+    if (!options.what_if.empty()) {
+        return compare(options, *study, *answer, console);
     }
     if (const auto status = write_files(options, *answer, console); !status) {
         return fail(console, status.error());
     }
     if (console.json) {
-        print_json(console, *answer);
+        sim::JsonWriter json;
+        write_answer(json, *answer);
+        console.out << json.str();
     } else {
         print_text(console, *answer);
     }

@@ -171,22 +171,27 @@ std::vector<StageActivity> activity_of(const PlayedStep& step, double period) {
 std::vector<CriticalShare> critical_path(const PlayedStep& step) {
     if (step.play.finish.empty()) return {};
     const auto stages = static_cast<std::size_t>(step.schedule.shape.stages);
-    std::vector<SecondsByKind> shares(stages);
+    // what a task is counted as follows from its kind and stream
+    constexpr std::size_t per_stage = task_kind_count * stream_kind_count;
+    std::vector<CriticalShare> shares(stages * per_stage);
     std::size_t id = last_played(step);
     while (id != no_task) {
         id = step.decisive(id);
         const std::size_t task = step.task_of(id);
-        shares[step.schedule.stage[task]][time_kind_of(step.schedule, task)] +=
-            Seconds(step.play.finish[id] - step.play.start[id]);
+        const Schedule& s = step.schedule;
+        CriticalShare& share = shares[s.stage[task] * per_stage +
+                                      static_cast<std::size_t>(s.kind[task]) * stream_kind_count +
+                                      static_cast<std::size_t>(s.stream[task])];
+        share.stage = s.stage[task];
+        share.task = s.kind[task];
+        share.stream = s.stream[task];
+        share.kind = time_kind_of(s, task);
+        share.seconds += Seconds(step.play.finish[id] - step.play.start[id]);
         id = step.play.cause[id];
     }
     std::vector<CriticalShare> out;
-    for (std::size_t stage = 0; stage < stages; ++stage) {
-        for (std::size_t kind = 0; kind < time_kind_count; ++kind) {
-            const Seconds seconds = shares[stage].amounts[kind];
-            if (seconds.value() <= 0.0) continue;
-            out.push_back({static_cast<std::int32_t>(stage), static_cast<TimeKind>(kind), seconds});
-        }
+    for (const CriticalShare& share : shares) {
+        if (share.seconds.value() > 0.0) out.push_back(share);
     }
     return out;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "simulator/estimate/data_parallel.hpp"
 
@@ -173,78 +174,6 @@ private:
     Detail detail_;
 };
 
-/// The units of every chunk, found or added among the kinds.
-class UnitLists {
-public:
-    UnitLists(const ModelSpec& model, RecomputePlan plan, std::vector<PlannedUnit>& kinds)
-        : model_(model), plan_(plan), kinds_(kinds) {}
-
-    std::vector<std::uint16_t> of(const PipelineShape& shape, const Stage& stage, Position at) {
-        std::vector<std::uint16_t> out;
-        const auto blocks = static_cast<std::int64_t>(model_.block_kinds.size());
-        const std::size_t step = step_on_way(shape, at);
-        if (step == 0) out.push_back(kind({blocks, false}));
-        const Stage::Slice& slice = stage.chunks[static_cast<std::size_t>(at.chunk)];
-        std::int64_t planned = plan_.kind == Recompute::none ? 0 : slice.count;
-        if (plan_.kind == Recompute::full && plan_.layers_per_stage > 0) {
-            // k blocks of the stage, spread over its chunks from the first on
-            const std::int64_t k = plan_.layers_per_stage;
-            const auto chunks = static_cast<std::int64_t>(stage.chunks.size());
-            planned = std::min(planned, k / chunks + (at.chunk < k % chunks ? 1 : 0));
-        }
-        for (const KindCount& run : kinds_in(*trunk_of(model_), slice)) {
-            for (std::int64_t i = 0; i < run.count; ++i) {
-                out.push_back(kind({run.kind, planned > 0}));
-                --planned;
-            }
-        }
-        if (step + 1 == way_length(shape)) {
-            add_prediction_modules(blocks, out);
-            out.push_back(kind({blocks + 1, false}));
-        }
-        return out;
-    }
-
-private:
-    /// Each a block, recomputed where blocks are, and what joins it to the trunk.
-    void add_prediction_modules(std::int64_t blocks, std::vector<std::uint16_t>& out) {
-        for (const Part& part : model_.parts) {
-            if (part.role != PartRole::mtp) continue;
-            for (const Run& run : part.runs) {
-                for (std::int64_t i = 0; i < run.count; ++i) {
-                    out.push_back(kind({run.kind, plan_.kind != Recompute::none}));
-                    out.push_back(kind({blocks + 2, false}));
-                }
-            }
-        }
-    }
-
-    std::uint16_t kind(const PlannedUnit& unit) {
-        const auto it = std::find(kinds_.begin(), kinds_.end(), unit);
-        const auto at = static_cast<std::uint16_t>(it - kinds_.begin());
-        if (it == kinds_.end()) kinds_.push_back(unit);
-        return at;
-    }
-
-    const ModelSpec& model_;
-    RecomputePlan plan_;
-    std::vector<PlannedUnit>& kinds_;
-};
-
-std::int32_t wrapped_units(WrapUnit wrap) {
-    switch (wrap) {
-        case WrapUnit::block:
-            return 1;
-        case WrapUnit::two_blocks:
-            return 2;
-        case WrapUnit::four_blocks:
-            return 4;
-        case WrapUnit::model:
-            break;
-    }
-    return 0;
-}
-
 SplitSeconds split(double seconds, double fraction, double bytes) {
     return {seconds * (1.0 - fraction), seconds * fraction, bytes};
 }
@@ -410,16 +339,10 @@ ScenarioCosts scenario_costs(const Evaluator& evaluator, const Layout& layout, D
     out.placement = place(scenario, layout, evaluator.tables());
     const auto shapes = stage_shapes(scenario.model, layout, plan, out.placement.stages);
     ScheduleInput& in = out.input;
-    in.shape = {layout.schedule, layout.pp, std::max<std::int32_t>(1, layout.chunks),
-                static_cast<std::int32_t>(m)};
-    UnitLists lists(scenario.model, plan, out.units);
-    for (std::int32_t s = 0; s < in.shape.stages; ++s) {
-        auto& chunks = in.units.emplace_back();
-        for (std::int32_t chunk = 0; chunk < in.shape.chunks; ++chunk) {
-            chunks.push_back(
-                lists.of(in.shape, out.placement.stages[static_cast<std::size_t>(s)], {s, chunk}));
-        }
-    }
+    in.shape = pipeline_shape(layout, m);
+    LayoutUnits units = layout_units(scenario.model, plan, in.shape, out.placement.stages);
+    out.units = std::move(units.kinds);
+    in.units = std::move(units.of);
     UnitBuilder builder(c, layout, parts, detail);
     for (const PlannedUnit& unit : out.units)
         builder.add(unit, plan.kind, in, out.costs);

@@ -3,17 +3,10 @@
 #include "simulator/engine/stage_costs.hpp"
 #include "simulator/estimate/evaluator.hpp"
 #include "simulator/estimate/step_time.hpp"
+#include "simulator/schedule/layout_schedule.hpp"
 
 /// Private to engine: what a layout of a scenario runs and costs, in the words of the engine.
 namespace shardplan::sim {
-
-/// A unit of a chunk in the words of the cost model: block kind, then embedding, then head.
-struct PlannedUnit {
-    std::int64_t unit = 0;
-    bool recomputed = false; ///< the recompute plan applies to it
-
-    friend bool operator==(const PlannedUnit&, const PlannedUnit&) = default;
-};
 
 /// How finely the engine follows a layout.
 enum class Detail : std::uint8_t {

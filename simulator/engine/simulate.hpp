@@ -44,9 +44,12 @@ struct MemoryPeak {
     friend bool operator==(const MemoryPeak&, const MemoryPeak&) = default;
 };
 
-/// A stretch of the critical path: what the step waits for from one moment to the next.
+/// What of the critical path, the tasks that the end of the step waits for one after another, lies
+/// on a stage and is of a kind.
 struct CriticalShare {
     std::int32_t stage = 0;
+    TaskKind task = TaskKind::forward;
+    StreamKind stream = StreamKind::compute;
     TimeKind kind = TimeKind::gemm; ///< gemm: all of compute but the optimizer
     Seconds seconds;
 
@@ -62,8 +65,8 @@ struct Simulation {
     std::size_t largest_queue = 0;
     std::vector<StageActivity> stages;
     std::vector<MemoryPeak> peaks;       ///< by class of the placement
-    std::vector<CriticalShare> critical; ///< by stage, then kind; adds up to step less overhead
-                                         ///< unless stages step one after another
+    std::vector<CriticalShare> critical; ///< by stage, task, stream; adds up to step less
+                                         ///< overhead unless stages step one after another
     Schedule schedule;                   ///< that was played; spans name its tasks
     Timeline timeline;
 

@@ -39,9 +39,12 @@ std::string describe_verdict(const Estimate& e) {
             head = fmt::format("does not fit: {} too much", margin);
             break;
     }
-    return fmt::format("{}; {} of {} usable on stage {} in the {} phase, most of it {} ({})", head,
-                       to_text(c.reserved.value), to_text(c.usable), c.stage, name_of(c.peak_phase),
-                       in_words(name_of(e.deciding)), to_text(c.at_peak[e.deciding]));
+    const std::string group =
+        spans_groups(e.classes) ? fmt::format(" of node group {}", c.node_group) : "";
+    return fmt::format("{}; {} of {} usable on stage {}{} in the {} phase, most of it {} ({})",
+                       head, to_text(c.reserved.value), to_text(c.usable), c.stage, group,
+                       name_of(c.peak_phase), in_words(name_of(e.deciding)),
+                       to_text(c.at_peak[e.deciding]));
 }
 
 namespace {
@@ -144,12 +147,19 @@ void Evaluator::annotate(const Layout& layout, Estimate& out) const {
     add_peak_warning(scenario(), resolved(), out, out.warnings);
     add_host_warning(scenario().cluster, out, out.warnings);
     if (layout.offload_tier != OffloadTier::none) {
-        const Host& host = scenario().cluster.node_groups.front().node.host;
-        if (usable(host.pcie_per_device).value() <= 0.0) {
+        const auto any_host = [&](const auto& lacks) {
+            return std::any_of(scenario().cluster.node_groups.begin(),
+                               scenario().cluster.node_groups.end(),
+                               [&](const NodeGroup& group) { return lacks(group.node.host); });
+        };
+        if (any_host(
+                [](const Host& host) { return usable(host.pcie_per_device).value() <= 0.0; })) {
             out.warnings.push_back({"offload-untimed",
                                     "the cluster does not state the bandwidth between device and "
                                     "host, so offloading costs no time here"});
-        } else if (layout.offload_optimizer > 0 && host.memory_bandwidth.value() <= 0.0) {
+        } else if (layout.offload_optimizer > 0 && any_host([](const Host& host) {
+                       return host.memory_bandwidth.value() <= 0.0;
+                   })) {
             out.warnings.push_back({"offload-untimed",
                                     "the cluster does not state the bandwidth of host memory, so "
                                     "the update on the host costs no time here"});

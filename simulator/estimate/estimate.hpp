@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -75,6 +76,13 @@ struct ClassMemory {
 
     friend bool operator==(const ClassMemory&, const ClassMemory&) = default;
 };
+
+/// Whether ranks stand on more than one node group.
+inline bool spans_groups(const std::vector<ClassMemory>& classes) {
+    return std::any_of(classes.begin(), classes.end(), [&](const ClassMemory& c) {
+        return c.node_group != classes.front().node_group;
+    });
+}
 
 /// Where the time of a step goes on the slowest class, and what hides behind compute.
 struct StepTime {

@@ -107,6 +107,27 @@ std::vector<ShapeRun> runs_of(const std::vector<StageShape>& shapes) {
     return runs;
 }
 
+namespace {
+
+/// Of the node group where each is least: the step waits for it. A figure that a group does not
+/// state (0) bounds nothing.
+void set_host_rates(const Scenario& scenario, StepContext& c) {
+    const auto take_least = [](double rate, double& least) {
+        if (rate > 0.0 && (least <= 0.0 || rate < least)) least = rate;
+    };
+    for (const NodeGroup& group : scenario.cluster.node_groups) {
+        const Host& host = group.node.host;
+        const auto devices = static_cast<double>(std::max<std::int64_t>(1, group.node.devices));
+        take_least(usable(host.pcie_per_device).value(), c.host_link);
+        take_least(host.memory_bandwidth.value() / devices *
+                       scenario.stack.time.host_update_efficiency.value,
+                   c.host_memory);
+        take_least(host.nvme_bandwidth.value() / devices, c.nvme);
+    }
+}
+
+} // namespace
+
 StepContext step_context(const Scenario& scenario, const Resolved& resolved) {
     StepContext c;
     c.scenario = &scenario;
@@ -124,12 +145,7 @@ StepContext step_context(const Scenario& scenario, const Resolved& resolved) {
     c.activation_element = wide ? bytes_per_element(Dtype::fp32) : bytes_per_element(Dtype::bf16);
     c.parameter_element = bytes_per_element(resolved.parameter);
     c.gradient_element = bytes_per_element(resolved.gradient);
-    const NodeTemplate& node = scenario.cluster.node_groups.front().node;
-    const auto devices = static_cast<double>(std::max<std::int64_t>(1, node.devices));
-    c.host_link = usable(node.host.pcie_per_device).value();
-    c.host_memory = node.host.memory_bandwidth.value() / devices *
-                    scenario.stack.time.host_update_efficiency.value;
-    c.nvme = node.host.nvme_bandwidth.value() / devices;
+    set_host_rates(scenario, c);
     c.spread = time_spread(scenario, resolved, *slowest);
     return c;
 }

@@ -100,7 +100,10 @@ Status apply_entry(const CalibrationEntry& entry, const std::string& where, Scen
     for (FabricProfile& fabric : scenario.fabrics) {
         if (fabric.name == kind) {
             Status status = set_constant(fabric, entry, std::string(path.substr(dot + 1)), where);
-            return status ? check_fabric(fabric, where) : status;
+            status = status ? check_fabric(fabric, where) : status;
+            if (!status) {
+                return status;
+            }
         }
     }
     return Done{};

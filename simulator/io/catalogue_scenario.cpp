@@ -80,6 +80,35 @@ Error refuse(const Cluster& cluster, std::int64_t gpus, const Steps& steps,
     return Error{ErrorCode::bad_input, std::string(where), std::move(what), "write " + nearest};
 }
 
+/// Cuts a torus to its first `nodes` nodes: whole rows, planes and so on of one dimension, which is
+/// an open line then, as the links that would close it lead to other nodes. A cluster that grows
+/// gets more of the last dimension.
+Status fit_torus(Fabric& fabric, std::int64_t nodes, std::int64_t devices, std::string_view where) {
+    std::int64_t below = 1;
+    for (std::size_t i = 0; i < fabric.torus.size(); ++i) {
+        TorusDimension& dimension = fabric.torus[i];
+        const bool is_last = i + 1 == fabric.torus.size();
+        if (nodes > below * dimension.nodes && !is_last) {
+            below *= dimension.nodes;
+            continue;
+        }
+        const std::int64_t rest = nodes % below;
+        if (rest != 0) {
+            const std::string lower = std::to_string((nodes - rest) * devices);
+            const std::string upper = std::to_string((nodes - rest + below) * devices);
+            return Error{ErrorCode::bad_input, std::string(where),
+                         std::to_string(nodes) + " nodes are no whole number of parts of the " +
+                             "torus, of " + std::to_string(below) + " nodes each",
+                         "write " + lower + " or " + upper};
+        }
+        dimension.wraps = dimension.wraps && nodes / below >= dimension.nodes;
+        dimension.nodes = nodes / below;
+        fabric.torus.resize(i + 1);
+        break;
+    }
+    return Done{};
+}
+
 /// The first `gpus` devices of one node.
 Result<Cluster> part_of_node(Cluster cluster, std::int64_t gpus, std::string_view where) {
     cluster.node_groups.resize(1);
@@ -96,6 +125,7 @@ Result<Cluster> part_of_node(Cluster cluster, std::int64_t gpus, std::string_vie
     }
     group.count = 1;
     group.node.devices = gpus;
+    cluster.fabric.torus.clear();
     // An explicit graph describes the whole node; of a part it keeps the first devices.
     std::vector<std::string> gone;
     std::int64_t kept = 0;
@@ -176,22 +206,42 @@ std::vector<std::string_view> fabric_names(const Cluster& cluster) {
     return names;
 }
 
-/// The profile of a kind of network between these devices: the one of their architecture where
-/// there is one, else the one for any. nullptr: nobody describes the kind.
+/// The profile of a kind of network between devices like this one: the one of their architecture
+/// where there is one, else the one for any. nullptr: nobody describes the kind.
 const FabricProfile* profile_for(const std::vector<FabricProfile>& profiles, std::string_view name,
-                                 const std::vector<Device>& devices) {
+                                 const Device& device) {
     const FabricProfile* found = nullptr;
     for (const FabricProfile& profile : profiles) {
         if (profile.name != name) {
             continue;
         }
-        const bool is_theirs = !profile.arch.empty() && !devices.empty() &&
-                               devices.front().arch.starts_with(profile.arch);
+        const bool is_theirs = !profile.arch.empty() && device.arch.starts_with(profile.arch);
         if (is_theirs || (profile.arch.empty() && found == nullptr)) {
             found = &profile;
         }
     }
     return found;
+}
+
+/// The profiles of a kind of network that the devices of a scenario need.
+Status add_profiles(const std::vector<FabricProfile>& profiles, std::string_view name,
+                    Scenario& scenario) {
+    for (const Device& device : scenario.devices) {
+        const FabricProfile* profile = profile_for(profiles, name, device);
+        if (profile == nullptr) {
+            return Error{ErrorCode::not_found, "cluster.fabric.kind",
+                         "there is no profile of the network " + in_quotes(name),
+                         "add topologies/fabrics/" + std::string(name) + ".json"};
+        }
+        const bool known = std::any_of(
+            scenario.fabrics.begin(), scenario.fabrics.end(), [&](const FabricProfile& have) {
+                return have.name == profile->name && have.arch == profile->arch;
+            });
+        if (!known) {
+            scenario.fabrics.push_back(*profile);
+        }
+    }
+    return Done{};
 }
 
 } // namespace
@@ -221,6 +271,11 @@ Result<Cluster> resize(Cluster cluster, std::int64_t gpus, std::string_view wher
             cluster.node_groups.resize(i + 1);
         }
     }
+    if (Status status = fit_torus(cluster.fabric, node_count(cluster),
+                                  cluster.node_groups.back().node.devices, where);
+        !status) {
+        return status.error();
+    }
     return cluster;
 }
 
@@ -247,6 +302,9 @@ std::string summary(const Cluster& cluster) {
     if (cluster.fabric.kind != FabricKind::none) {
         text += " " + std::string(name_of(cluster.fabric.kind));
     }
+    for (std::size_t i = 0; i < cluster.fabric.torus.size(); ++i) {
+        text += (i == 0 ? ", torus " : " x ") + group_digits(cluster.fabric.torus[i].nodes);
+    }
     return text;
 }
 
@@ -267,13 +325,9 @@ Result<Scenario> assemble_scenario(ModelSpec model, Cluster cluster, Job job, St
         scenario.devices.push_back(std::move(device).value());
     }
     for (const std::string_view name : fabric_names(cluster)) {
-        const FabricProfile* profile = profile_for(catalogue.fabrics, name, scenario.devices);
-        if (profile == nullptr) {
-            return Error{ErrorCode::not_found, "cluster.fabric.kind",
-                         "there is no profile of the network " + in_quotes(name),
-                         "add topologies/fabrics/" + std::string(name) + ".json"};
+        if (Status status = add_profiles(catalogue.fabrics, name, scenario); !status) {
+            return std::move(status).error();
         }
-        scenario.fabrics.push_back(*profile);
     }
     scenario.model = std::move(model);
     scenario.mesh_rings = mesh_rings(cluster);

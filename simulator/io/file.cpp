@@ -5,60 +5,18 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <optional>
-#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "simulator/io/descriptor.hpp"
 
 namespace shardplan::sim {
 
 namespace {
 
 constexpr std::size_t largest_file = std::size_t{64} << 20U;
-
-/// Closes on every way out.
-class Descriptor {
-public:
-    explicit Descriptor(int number) : number_(number) {}
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    ~Descriptor() {
-        if (number_ >= 0) {
-            ::close(number_);
-        }
-    }
-    [[nodiscard]] int number() const { return number_; }
-    /// Closes now; false if the system reports a failure that came late.
-    bool close() { return ::close(std::exchange(number_, -1)) == 0; }
-
-private:
-    int number_;
-};
-
-Error system_error(const std::string& path, const std::string& what, int number) {
-    const bool is_missing = number == ENOENT || number == ENOTDIR;
-    return {
-        is_missing ? ErrorCode::not_found : ErrorCode::bad_input, path,
-        what + ": " + std::strerror(number), // NOLINT: no threads in this library
-        number == EACCES || number == EPERM ? "check the permissions" : "check the path for slips"};
-}
-
-bool write_all(int descriptor, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t written = ::write(descriptor, text.data(), text.size());
-        if (written < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            return false;
-        }
-        text.remove_prefix(static_cast<std::size_t>(written));
-    }
-    return true;
-}
 
 /// The file a path leads to through links; the path itself if nothing is there yet.
 std::string resolved(const std::string& path) {
@@ -73,7 +31,7 @@ std::string resolved(const std::string& path) {
 
 Status write_directly(const std::string& path, std::string_view text) {
     const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (file.number() < 0 || !write_all(file.number(), text)) {
+    if (file.number() < 0 || !write_all(file, text.data(), text.size())) {
         return system_error(path, "this cannot be written", errno);
     }
     return Done{};
@@ -131,7 +89,7 @@ Status write_file(const std::string& path, std::string_view text) {
     if (file.number() < 0) {
         return system_error(path, "this file cannot be written", errno);
     }
-    const bool written = write_all(file.number(), text) && ::fsync(file.number()) == 0 &&
+    const bool written = write_all(file, text.data(), text.size()) && ::fsync(file.number()) == 0 &&
                          file.close() && ::rename(temporary.c_str(), target.c_str()) == 0;
     if (!written) {
         const int number = errno;

@@ -6,14 +6,11 @@
 #include <optional>
 
 #include "simulator/network/algorithms.hpp"
+#include "simulator/network/path_parts.hpp"
 #include "simulator/network/ring_search.hpp"
 
 namespace shardplan::sim {
 
-namespace {
-
-/// Members of a group inside an aligned unit of `unit` neighbouring ranks. Where a run does not
-/// tile the unit, the group that straddles its edge decides.
 std::int64_t members_within(const GroupRanks& ranks, std::int64_t unit) {
     std::int64_t members = 1;
     for (const StridedRanks& run : ranks.runs) {
@@ -26,21 +23,27 @@ std::int64_t members_within(const GroupRanks& ranks, std::int64_t unit) {
     return members;
 }
 
-const FabricProfile* profile_of(const Scenario& scenario, std::string_view name) {
+const FabricProfile* profile_of(const Scenario& scenario, std::string_view name,
+                                std::size_t group) {
+    const FabricProfile* found = nullptr;
     for (const FabricProfile& profile : scenario.fabrics) {
-        if (profile.name == name) return &profile;
+        if (profile.name != name) continue;
+        const bool is_theirs = !profile.arch.empty() && group < scenario.devices.size() &&
+                               scenario.devices[group].arch.starts_with(profile.arch);
+        if (is_theirs) return &profile;
+        if (found == nullptr || (profile.arch.empty() && !found->arch.empty())) found = &profile;
     }
-    return nullptr;
+    return found;
 }
 
-/// Bandwidth to plan with: measured or achievable as stated, otherwise the sheet's times what the
-/// kind of network loses.
 Bandwidth planned(const LinkBandwidth& link, const FabricProfile* profile) {
     if (link.measured) return *link.measured;
     if (link.achievable) return *link.achievable;
     const double efficiency = profile != nullptr ? profile->bandwidth_efficiency.value : 1.0;
     return link.physical * efficiency;
 }
+
+namespace {
 
 void set_profile(const FabricProfile* profile, const LinkBandwidth& link, PathLevel& level) {
     if (profile == nullptr) return;
@@ -70,15 +73,16 @@ void set_profile(const FabricProfile* profile, const LinkBandwidth& link, PathLe
 }
 
 /// Device to device through host memory: every byte goes up one slot and down another, and is
-/// written to and read from host memory, which all devices of the node share.
-Bandwidth through_host(const NodeTemplate& node) {
+/// written to and read from host memory, which `sharing` devices of the node share.
+Bandwidth through_host(const NodeTemplate& node, double sharing) {
     Bandwidth rate = usable(node.host.pcie_per_device) / 2.0;
-    if (node.host.memory_bandwidth.value() > 0.0 && node.devices > 0) {
-        const Bandwidth share =
-            node.host.memory_bandwidth / (2.0 * static_cast<double>(node.devices));
-        rate = std::min(rate, share);
+    if (node.host.memory_bandwidth.value() > 0.0 && sharing > 0.0) {
+        rate = std::min(rate, node.host.memory_bandwidth / (2.0 * sharing));
     }
     return rate;
+}
+Bandwidth through_host(const NodeTemplate& node) {
+    return through_host(node, static_cast<double>(node.devices));
 }
 
 /// Rings of a group of `members` neighbours at `stride` in a node with links between its devices;
@@ -143,7 +147,7 @@ PathLevel scaleup_level(const Scenario& scenario, const InDomain& in) {
     PathLevel level;
     level.name = name_of(s.kind);
     level.is_scaleup = true;
-    const FabricProfile* profile = profile_of(scenario, level.name);
+    const FabricProfile* profile = profile_of(scenario, level.name, in.node_group);
     set_profile(profile, s.per_device, level);
     if (s.latency.value() > 0.0) level.step_latency = s.latency;
     level.per_rank = planned(s.per_device, profile);
@@ -164,11 +168,12 @@ PathLevel scaleup_level(const Scenario& scenario, const InDomain& in) {
 }
 
 /// Between the domains of one node (bridged pairs): over the host's bus.
-PathLevel host_level(const Scenario& scenario, const NodeTemplate& node) {
+PathLevel host_level(const Scenario& scenario, std::size_t group) {
+    const NodeTemplate& node = scenario.cluster.node_groups[group].node;
     PathLevel level;
     level.name = name_of(ScaleupKind::pcie);
     level.is_scaleup = true;
-    const FabricProfile* profile = profile_of(scenario, level.name);
+    const FabricProfile* profile = profile_of(scenario, level.name, group);
     set_profile(profile, node.host.pcie_per_device, level);
     level.per_rank =
         node.scaleup.peer_access ? planned(node.host.pcie_per_device, profile) : through_host(node);
@@ -176,19 +181,35 @@ PathLevel host_level(const Scenario& scenario, const NodeTemplate& node) {
     return level;
 }
 
-/// Between nodes below one leaf.
-PathLevel nic_level(const Scenario& scenario, const NodeTemplate& node) {
+} // namespace
+
+/// Between nodes below one leaf. Channels get equal shares of the data, so where only some cards
+/// are staged through the host the others wait for them.
+/// Source: NCCL src/graph/search.cc (one speed for all channels).
+PathLevel nic_level(const Scenario& scenario, std::size_t group) {
+    const NodeTemplate& node = scenario.cluster.node_groups[group].node;
     PathLevel level;
     level.name = name_of(scenario.cluster.fabric.kind);
-    const FabricProfile* profile = profile_of(scenario, level.name);
+    const FabricProfile* profile = profile_of(scenario, level.name, group);
     set_profile(profile, node.nics.per_nic, level);
-    const Bandwidth card = planned(node.nics.per_nic, profile);
+    Bandwidth card = planned(node.nics.per_nic, profile);
     const double cards = static_cast<double>(std::max<std::int64_t>(1, node.nics.count));
-    level.per_rank = card * cards / static_cast<double>(std::max<std::int64_t>(1, node.devices));
+    const double devices = static_cast<double>(std::max<std::int64_t>(1, node.devices));
+    const auto staged = static_cast<double>(staged_cards(node.nics));
+    Bandwidth to_card = usable(node.host.pcie_per_device);
+    if (staged > 0.0) {
+        if (node.nics.staged_rate) {
+            card = std::min(card, *node.nics.staged_rate);
+        } else {
+            to_card = through_host(node, devices * staged / cards);
+        }
+        if (profile != nullptr && profile->staged_latency) {
+            level.step_latency += Seconds(profile->staged_latency->value);
+        }
+    }
+    level.per_rank = card * cards / devices;
     // a device with several cards of its own spreads one message over them
     level.per_link = std::max(card, level.per_rank);
-    Bandwidth to_card = usable(node.host.pcie_per_device);
-    if (!node.nics.gpudirect) to_card = through_host(node);
     if (to_card.value() > 0.0) {
         level.per_rank = std::min(level.per_rank, to_card);
         level.per_link = std::min(level.per_link, to_card);
@@ -196,16 +217,29 @@ PathLevel nic_level(const Scenario& scenario, const NodeTemplate& node) {
     return level;
 }
 
-/// The node group whose links are slowest; a collective waits for it.
-std::size_t slowest_group(const Cluster& cluster) {
-    const auto nic_rate = [](const NodeGroup& group) {
-        const NodeTemplate& n = group.node;
-        return usable(n.nics.per_nic).value() * static_cast<double>(n.nics.count) /
-               static_cast<double>(std::max<std::int64_t>(1, n.devices));
-    };
-    std::size_t slowest = 0;
-    for (std::size_t i = 1; i < cluster.node_groups.size(); ++i) {
-        if (nic_rate(cluster.node_groups[i]) < nic_rate(cluster.node_groups[slowest])) slowest = i;
+PathLevel domain_level(const Scenario& scenario, std::size_t group, std::int64_t domain) {
+    return scaleup_level(scenario, {group, domain, domain, domain, 1});
+}
+
+namespace {
+
+/// Node groups that hold ranks 0 to `all` - 1, as [0, end).
+std::size_t groups_with(const Cluster& cluster, std::int64_t all) {
+    std::size_t end = 0;
+    for (std::int64_t held = 0; end < cluster.node_groups.size() && held < all; ++end) {
+        held += cluster.node_groups[end].count * cluster.node_groups[end].node.devices;
+    }
+    return std::max<std::size_t>(1, end);
+}
+
+/// Of what `level_of` says for each of the first `groups` node groups, the slowest: a collective
+/// waits for it.
+template <class LevelOf>
+PathLevel slowest_level(std::size_t groups, const LevelOf& level_of) {
+    PathLevel slowest = level_of(std::size_t{0});
+    for (std::size_t i = 1; i < groups; ++i) {
+        PathLevel level = level_of(i);
+        if (level.per_rank < slowest.per_rank) slowest = level;
     }
     return slowest;
 }
@@ -217,6 +251,11 @@ void set_policy(const Scenario& scenario, GroupPath& path) {
     path.algorithms = allowed_algorithms(policy, on_cpus);
     path.protocols = allowed_protocols(policy);
     path.servers = policy.servers;
+    // who builds a torus has a library that goes along its dimensions
+    const bool is_free = policy.algorithms.empty() && policy.library == CommLibrary::automatic;
+    if (!scenario.cluster.fabric.torus.empty() && is_free && !on_cpus) {
+        path.algorithms |= 1U << static_cast<unsigned>(Algorithm::torus_2d);
+    }
 }
 
 } // namespace
@@ -234,37 +273,33 @@ double spread_of(const FabricProfile& profile, bool measured) {
 
 namespace {
 
-/// The tiers of a group of several ranks.
-void add_levels(const Scenario& scenario, const GroupRanks& ranks, GroupPath& path) {
-    const std::int64_t all = ranks.all;
-    const std::size_t slowest = slowest_group(scenario.cluster);
-    const NodeTemplate& node = scenario.cluster.node_groups[slowest].node;
-    const std::int64_t devices = std::max<std::int64_t>(1, node.devices);
-    std::int64_t domain = node.scaleup.domain_devices > 0 ? node.scaleup.domain_devices : devices;
+/// More than any cluster has.
+constexpr std::int64_t most_ranks = std::int64_t{1} << 40;
+
+/// The smallest nodes and scale-up domains of the groups that hold ranks: where groups differ they
+/// decide what stays inside.
+struct Units {
+    std::int64_t devices = 1;
+    std::int64_t domain = 1;
+};
+Units units_of(const Cluster& cluster, std::size_t groups, std::int64_t all) {
+    Units out{most_ranks, most_ranks};
+    for (std::size_t i = 0; i < groups; ++i) {
+        const NodeTemplate& node = cluster.node_groups[i].node;
+        const std::int64_t devices = std::max<std::int64_t>(1, node.devices);
+        const std::int64_t domain = node.scaleup.domain_devices;
+        out.devices = std::min(out.devices, devices);
+        out.domain = std::min(out.domain, domain > 0 ? domain : devices);
+    }
     // a fabric of this kind is the scale-up network itself
-    if (scenario.cluster.fabric.kind == FabricKind::nvlink_domain) domain = std::max(domain, all);
-    std::int64_t reached = 1; // ranks of the group inside the units below
+    if (cluster.fabric.kind == FabricKind::nvlink_domain) out.domain = std::max(out.domain, all);
+    return out;
+}
 
-    const std::int64_t in_domain = members_within(ranks, domain);
-    if (in_domain > 1) {
-        const InDomain in{slowest, domain, in_domain, std::min(all, domain), ranks.first_stride};
-        path.levels.push_back(scaleup_level(scenario, in));
-        reached = in_domain;
-    }
-    if (reached < path.ranks && domain < devices) {
-        const std::int64_t in_node = members_within(ranks, devices);
-        if (in_node > reached) {
-            PathLevel level = host_level(scenario, node);
-            level.members = in_node / reached;
-            level.sharing_groups = std::max<std::int64_t>(1, devices / in_node);
-            path.levels.push_back(level);
-            reached = in_node;
-        }
-    }
-    if (reached == path.ranks) return;
-
-    const PathLevel nic = nic_level(scenario, node);
-    const std::int64_t sharing = std::max<std::int64_t>(1, std::max(devices, domain) / reached);
+/// Tiers between nodes below a tree of switches.
+void add_switch_levels(const Scenario& scenario, const GroupRanks& ranks, std::int64_t devices,
+                       const PathLevel& nic, std::int64_t reached, std::int64_t sharing,
+                       GroupPath& path) {
     double oversubscription = 1.0;
     Seconds climbed;
     const auto add_level = [&](std::int64_t inside) {
@@ -287,6 +322,48 @@ void add_levels(const Scenario& scenario, const GroupRanks& ranks, GroupPath& pa
         oversubscription *= std::max(1.0, tier.oversubscription);
     }
     add_level(path.ranks);
+}
+
+/// The tiers of a group of several ranks.
+void add_levels(const Scenario& scenario, const GroupRanks& ranks, GroupPath& path) {
+    const Cluster& cluster = scenario.cluster;
+    const std::int64_t all = ranks.all;
+    const std::size_t groups = groups_with(cluster, all);
+    const auto [devices, domain] = units_of(cluster, groups, all);
+    std::int64_t reached = 1; // ranks of the group inside the units below
+
+    const std::int64_t in_domain = members_within(ranks, domain);
+    if (in_domain > 1) {
+        path.levels.push_back(slowest_level(groups, [&](std::size_t group) {
+            return scaleup_level(
+                scenario, {group, domain, in_domain, std::min(all, domain), ranks.first_stride});
+        }));
+        reached = in_domain;
+    }
+    if (reached < path.ranks && domain < devices) {
+        const std::int64_t in_node = members_within(ranks, devices);
+        if (in_node > reached) {
+            PathLevel level = slowest_level(
+                groups, [&](std::size_t group) { return host_level(scenario, group); });
+            level.members = in_node / reached;
+            level.sharing_groups = std::max<std::int64_t>(1, devices / in_node);
+            path.levels.push_back(level);
+            reached = in_node;
+        }
+    }
+    if (reached == path.ranks) return;
+
+    const PathLevel nic =
+        slowest_level(groups, [&](std::size_t group) { return nic_level(scenario, group); });
+    if (!cluster.fabric.torus.empty()) {
+        const bool has_cards =
+            std::any_of(cluster.node_groups.begin(), cluster.node_groups.end(),
+                        [](const NodeGroup& group) { return group.node.nics.count > 0; });
+        add_torus_levels(scenario, ranks, devices, nic, has_cards, reached, path);
+        return;
+    }
+    const std::int64_t sharing = std::max<std::int64_t>(1, std::max(devices, domain) / reached);
+    add_switch_levels(scenario, ranks, devices, nic, reached, sharing, path);
 }
 
 } // namespace

@@ -31,6 +31,20 @@ struct Buffers {
     friend bool operator==(const Buffers&, const Buffers&) = default;
 };
 
+/// Members of a group that lie along one dimension of a torus of nodes, joined without a switch.
+struct TorusLine {
+    /// Directions whose links a ring of the members uses at once: 2 where the dimension is closed
+    /// and the members lie all around it, 1 on an open line, where a ring goes out over one
+    /// direction and back over the other. 0: no torus, but a switch.
+    std::int64_t directions = 0;
+    std::int64_t stride = 1; ///< nodes from one member to the next, whose groups share the links
+    Seconds hop;             ///< latency of one node to the next
+    Bandwidth injection;     ///< of each rank into all dimensions together; 0: that of the links
+
+    friend bool operator==(const TorusLine&, const TorusLine&) = default;
+};
+inline bool is_torus(const TorusLine& line) { return line.directions > 0; }
+
 /// One tier a group's traffic crosses, innermost first. Rates and latencies are those of a ring
 /// with plain stores; the Transports say how others differ.
 struct PathLevel {
@@ -53,6 +67,7 @@ struct PathLevel {
     double chain_gain = 1.0;
     Transport low_latency, low_latency_128, tree, in_switch;
     Buffers buffers;
+    TorusLine torus;
 
     friend bool operator==(const PathLevel&, const PathLevel&) = default;
 };

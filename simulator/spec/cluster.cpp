@@ -1,5 +1,7 @@
 #include "simulator/spec/cluster.hpp"
 
+#include <algorithm>
+
 namespace shardplan::sim {
 
 std::int64_t device_count(const Cluster& cluster) {
@@ -8,6 +10,23 @@ std::int64_t device_count(const Cluster& cluster) {
         total += group.count * group.node.devices;
     }
     return total;
+}
+
+std::int64_t node_count(const Cluster& cluster) {
+    std::int64_t total = 0;
+    for (const NodeGroup& group : cluster.node_groups) {
+        total += group.count;
+    }
+    return total;
+}
+
+bool is_staged(const Nics& nics, std::int64_t card) {
+    return !nics.gpudirect ||
+           std::find(nics.staged.begin(), nics.staged.end(), card) != nics.staged.end();
+}
+
+std::int64_t staged_cards(const Nics& nics) {
+    return nics.gpudirect ? static_cast<std::int64_t>(nics.staged.size()) : nics.count;
 }
 
 void describe(FieldVisitor& v, Scaleup& x) {
@@ -42,6 +61,16 @@ void describe(FieldVisitor& v, Nics& x) {
           {"gpudirect", "direct access",
            "Cards read device memory directly; false: staged through host memory."},
           x.gpudirect);
+    field(v,
+          {"staged", "staged cards",
+           "Cards, by number from 0, that are staged through host memory where the others read "
+           "device memory directly.",
+           false, 0.0, 1023.0},
+          x.staged);
+    field(v,
+          {"staged_rate", "bandwidth of a staged card",
+           "Measured, one direction; left out: what the slot and host memory leave.", false, 0.0},
+          x.staged_rate);
 }
 
 void describe(FieldVisitor& v, Host& x) {
@@ -126,6 +155,22 @@ void describe(FieldVisitor& v, FabricLevel& x) {
           x.oversubscription);
     field(v, {"latency", "latency", "Added by crossing this level once.", false, 0.0, 1.0},
           x.latency);
+    field(v,
+          {"switches", "switches",
+           "Switches of one group of this level that a message can choose among; 0: not known.",
+           false, 0.0, 1e6},
+          x.switches);
+}
+
+void describe(FieldVisitor& v, TorusDimension& x) {
+    field(v, {"nodes", "nodes", "Nodes along this dimension.", true, 1.0, 1e6}, x.nodes);
+    field(v,
+          {"per_link", "bandwidth per link",
+           "From a node to the next one along this dimension, one direction.", true},
+          x.per_link);
+    field(v, {"latency", "latency", "Of one hop.", false, 0.0, 1.0}, x.latency);
+    field(v, {"wraps", "closed", "The last node is linked to the first; false: an open line."},
+          x.wraps);
 }
 
 void describe(FieldVisitor& v, Fabric& x) {
@@ -139,6 +184,11 @@ void describe(FieldVisitor& v, Fabric& x) {
         v,
         {"levels", "levels", "Levels of the switch tree, from the leaf up; empty: one flat level."},
         x.levels);
+    field(v,
+          {"torus", "dimensions of the torus",
+           "Nodes joined by links without switches, the dimension of neighbouring nodes first; "
+           "together they hold all nodes. Empty: a tree of switches."},
+          x.torus);
 }
 
 void describe(FieldVisitor& v, StorageTier& x) {

@@ -46,7 +46,11 @@ struct Scaleup {
 struct Nics {
     std::int64_t count = 0;
     LinkBandwidth per_nic; ///< one card, one direction
-    bool gpudirect = true; ///< false: staged through host memory
+    bool gpudirect = true; ///< false: all are staged through host memory
+    /// Cards, by number from 0, that are staged through host memory where the others are not.
+    std::vector<std::int64_t> staged = {};
+    /// Of a staged card, one direction, as measured; none: what its slot and host memory leave.
+    std::optional<Bandwidth> staged_rate = {};
 
     friend bool operator==(const Nics&, const Nics&) = default;
 };
@@ -121,15 +125,29 @@ struct FabricLevel {
     std::int64_t nodes_per_group = 0; ///< nodes below one switch group of this level; 0 = all
     double oversubscription = 1.0;    ///< down over up capacity towards the next level
     Seconds latency;                  ///< added by crossing this level once
+    /// Switches of one group that a message can choose among; 0: not known.
+    std::int64_t switches = 0;
 
     friend bool operator==(const FabricLevel&, const FabricLevel&) = default;
 };
 
-/// The network between nodes.
+/// One dimension of a torus of nodes: each node has a link to the next one and to the one before.
+struct TorusDimension {
+    std::int64_t nodes = 0; ///< along this dimension
+    LinkBandwidth per_link; ///< one link, one direction
+    Seconds latency;        ///< of one hop
+    bool wraps = true;      ///< the last node is linked to the first; false: an open line
+
+    friend bool operator==(const TorusDimension&, const TorusDimension&) = default;
+};
+
+/// The network between nodes: a tree of switches (`levels`) or a torus without any.
 struct Fabric {
     FabricKind kind = FabricKind::none;
     bool rails = false; ///< NIC i of every node hangs on leaf i
     std::vector<FabricLevel> levels;
+    /// Node n has coordinate n % nodes of the first dimension, n / nodes goes on with the next one.
+    std::vector<TorusDimension> torus = {};
 
     friend bool operator==(const Fabric&, const Fabric&) = default;
 };
@@ -164,6 +182,12 @@ struct Cluster {
 
 /// Devices of all node groups.
 std::int64_t device_count(const Cluster& cluster);
+/// Nodes of all node groups.
+std::int64_t node_count(const Cluster& cluster);
+/// Cards of a node whose traffic is staged through host memory.
+std::int64_t staged_cards(const Nics& nics);
+/// Whether card `card` of a node is.
+bool is_staged(const Nics& nics, std::int64_t card);
 
 void describe(FieldVisitor& v, Scaleup& x);
 void describe(FieldVisitor& v, Nics& x);
@@ -173,6 +197,7 @@ void describe(FieldVisitor& v, GraphLink& x);
 void describe(FieldVisitor& v, NodeTemplate& x);
 void describe(FieldVisitor& v, NodeGroup& x);
 void describe(FieldVisitor& v, FabricLevel& x);
+void describe(FieldVisitor& v, TorusDimension& x);
 void describe(FieldVisitor& v, Fabric& x);
 void describe(FieldVisitor& v, StorageTier& x);
 void describe(FieldVisitor& v, Cluster& x);

@@ -162,6 +162,37 @@ Status check_graph(const NodeTemplate& node, const std::string& where) {
 
 // --- nodes and fabric ------------------------------------------------------------------------
 
+/// Staged cards are cards of the node, each named once, and have a rate.
+Status check_staged(const Nics& nics, const std::string& where) {
+    std::set<std::int64_t> named;
+    for (std::size_t i = 0; i < nics.staged.size(); ++i) {
+        const std::int64_t card = nics.staged[i];
+        if (card < 0 || card >= nics.count) {
+            return problem(at(where, "staged", i),
+                           "there is no card " + std::to_string(card) + ": the node has " +
+                               std::to_string(nics.count) + ", counted from 0",
+                           nics.count > 0
+                               ? "write numbers from 0 to " + std::to_string(nics.count - 1)
+                               : "leave \"staged\" out");
+        }
+        if (!named.insert(card).second) {
+            return problem(at(where, "staged", i),
+                           "card " + std::to_string(card) + " is named twice", "remove one");
+        }
+    }
+    if (nics.staged_rate && *nics.staged_rate <= Bandwidth(0.0)) {
+        return problem(where + "/staged_rate", "staged cards have no bandwidth",
+                       "write a rate such as \"16 GB/s\", or leave it out");
+    }
+    if (nics.staged_rate && *nics.staged_rate > nics.per_nic.physical * sheet_tolerance) {
+        return problem(where + "/staged_rate",
+                       to_text(*nics.staged_rate) + " is more than the card has, " +
+                           to_text(nics.per_nic.physical),
+                       "give both for one direction, and mend the wrong one");
+    }
+    return Done{};
+}
+
 Status check_node_links(const NodeTemplate& node, const std::string& where) {
     for (const auto& [key, link] :
          {std::pair{"/scaleup/per_device", &node.scaleup.per_device},
@@ -180,6 +211,9 @@ Status check_node_links(const NodeTemplate& node, const std::string& where) {
     if (node.nics.count > 0 && usable(node.nics.per_nic) <= Bandwidth(0.0)) {
         return problem(where + "/nics/per_nic", "the network cards have no bandwidth",
                        "write \"per_nic\": {\"physical\": \"400 Gbit/s\"}, one direction");
+    }
+    if (Status status = check_staged(node.nics, where + "/nics"); !status) {
+        return status;
     }
     const std::int64_t domain = node.scaleup.domain_devices;
     if (domain > 0 && domain % node.devices != 0 && node.devices % domain != 0) {
@@ -234,8 +268,8 @@ Status check_between_nodes(const Cluster& cluster, const std::string& where) {
                        std::to_string(nodes) + " nodes, but no network between them",
                        "write \"infiniband\", \"roce\", \"ethernet\", ...");
     }
-    if (cluster.fabric.kind == FabricKind::nvlink_domain) {
-        return Done{};
+    if (cluster.fabric.kind == FabricKind::nvlink_domain || !cluster.fabric.torus.empty()) {
+        return Done{}; // links of a torus may end at the devices
     }
     for (std::size_t i = 0; i < cluster.node_groups.size(); ++i) {
         if (cluster.node_groups[i].node.nics.count == 0) {
@@ -243,6 +277,70 @@ Status check_between_nodes(const Cluster& cluster, const std::string& where) {
                            "the nodes have no network cards",
                            "write \"nics\": {\"count\": 8, \"per_nic\": {\"physical\": "
                            "\"400 Gbit/s\"}}");
+        }
+    }
+    return Done{};
+}
+
+/// A torus has links with a bandwidth, as many places as there are nodes, and nothing else between
+/// them.
+Status check_torus(const Cluster& cluster, const std::string& where) {
+    const Fabric& fabric = cluster.fabric;
+    if (fabric.torus.empty()) {
+        return Done{};
+    }
+    const std::string here = where + "/fabric/torus";
+    if (!fabric.levels.empty()) {
+        return problem(where + "/fabric/levels", "a torus has no levels of switches",
+                       "keep \"torus\" or \"levels\"");
+    }
+    if (fabric.kind == FabricKind::none || fabric.kind == FabricKind::nvlink_domain) {
+        return problem(where + "/fabric/kind",
+                       "\"" + std::string(name_of(fabric.kind)) + "\" joins no nodes by a torus",
+                       "write the kind its links are nearest to: \"infiniband\", \"roce\", ...");
+    }
+    std::int64_t places = 1;
+    std::string product;
+    for (std::size_t i = 0; i < fabric.torus.size(); ++i) {
+        const TorusDimension& dimension = fabric.torus[i];
+        const std::string of = here + "/" + std::to_string(i);
+        if (dimension.nodes < 1) {
+            return problem(of + "/nodes", "a dimension of no nodes", "write 1 or more");
+        }
+        if (usable(dimension.per_link) <= Bandwidth(0.0)) {
+            return problem(of + "/per_link", "the links of this dimension have no bandwidth",
+                           "write \"per_link\": {\"physical\": \"50 GB/s\"}, one direction");
+        }
+        if (Status status = check_link(dimension.per_link, of + "/per_link"); !status) {
+            return status;
+        }
+        if (places > most_devices / dimension.nodes) {
+            return problem(here, "more than 16 777 216 nodes", "describe a smaller torus");
+        }
+        places *= dimension.nodes;
+        product += (product.empty() ? "" : " x ") + std::to_string(dimension.nodes);
+    }
+    if (const std::int64_t nodes = node_count(cluster); places != nodes) {
+        return problem(here,
+                       "the dimensions " + product + " hold " + std::to_string(places) +
+                           " nodes, the cluster has " + std::to_string(nodes),
+                       "write dimensions whose product is " + std::to_string(nodes) +
+                           ", or node counts that add up to " + std::to_string(places));
+    }
+    const bool any_cards =
+        std::any_of(cluster.node_groups.begin(), cluster.node_groups.end(),
+                    [](const NodeGroup& group) { return group.node.nics.count > 0; });
+    for (std::size_t i = 0; i < cluster.node_groups.size(); ++i) {
+        const NodeTemplate& node = cluster.node_groups[i].node;
+        if (node.scaleup.domain_devices > node.devices) {
+            return problem(at(where, "node_groups", i) + "/node/scaleup/domain_devices",
+                           "a domain over several nodes of a torus",
+                           "describe such a domain as one node of the torus");
+        }
+        if (any_cards && node.nics.count == 0) {
+            return problem(at(where, "node_groups", i) + "/node/nics/count",
+                           "these nodes have no network cards, others of the torus have",
+                           "give all nodes cards, or none where the links end at the devices");
         }
     }
     return Done{};
@@ -325,6 +423,9 @@ Status check_cluster(const Cluster& cluster, std::string_view source) {
                        "describe a smaller cluster");
     }
     if (Status status = check_levels(cluster.fabric, where); !status) {
+        return status;
+    }
+    if (Status status = check_torus(cluster, where); !status) {
         return status;
     }
     std::set<std::string> names;

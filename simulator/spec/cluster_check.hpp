@@ -18,7 +18,8 @@ namespace shardplan::sim {
 inline constexpr std::int64_t most_devices = std::int64_t{1} << 24;
 
 /// Nodes exist and hold devices; links between devices and between nodes have a bandwidth; more
-/// than one node has a network and cards; levels of the switch tree nest; an explicit graph names
+/// than one node has a network and cards; levels of the switch tree nest; the dimensions of a torus
+/// hold the nodes; an explicit graph names
 /// its vertices once, holds as many devices and cards as the node, is connected, and has every card
 /// behind a host or a PCIe switch.
 Status check_cluster(const Cluster& cluster, std::string_view source);

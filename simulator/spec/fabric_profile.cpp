@@ -75,6 +75,10 @@ void describe(FieldVisitor& v, FabricProfile& x) {
          "Share of a link's rate that a message keeps when a device passes it on for two others."},
         x.relay_efficiency);
     field(v,
+          {"staged_latency", "latency of staging",
+           "Time that a card adds to every step when its traffic is staged through host memory."},
+          x.staged_latency);
+    field(v,
           {"buffers", "buffers",
            "Device memory of communicators; none: the stack's figure per communicator holds."},
           x.buffers);

@@ -52,6 +52,9 @@ struct FabricProfile {
     /// Of the rate of a link a message keeps that a device passes on for two others (mesh without
     /// a link between them).
     std::optional<Constant> relay_efficiency;
+    /// Seconds that staging through host memory adds to every step; networks of cards that can read
+    /// device memory.
+    std::optional<Constant> staged_latency;
     std::optional<BufferProfile> buffers; ///< none: the stack's figure per communicator holds
 
     friend bool operator==(const FabricProfile&, const FabricProfile&) = default;

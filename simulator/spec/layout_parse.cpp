@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "simulator/spec/layout_reader.hpp"
+#include "simulator/spec/layout_terms.hpp"
 #include "simulator/units/in_quotes.hpp"
 #include "simulator/units/nearest.hpp"
 
@@ -323,6 +324,13 @@ constexpr std::array<Term, 22> terms = {{
     {{"stack"}, "stack=megatron-core", read_stack},
 }};
 
+/// The letters that a term begins with.
+std::string_view name_in(std::string_view term) {
+    const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+    const auto* const end = std::find_if_not(term.begin(), term.end(), is_letter);
+    return term.substr(0, static_cast<std::size_t>(end - term.begin()));
+}
+
 const Term* find_term(std::string_view name) {
     for (const Term& term : terms) {
         for (const std::string_view known : term.names) {
@@ -336,9 +344,7 @@ const Term* find_term(std::string_view name) {
 
 Status read_term(Reader& r, std::string_view term) {
     r.term = term;
-    const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
-    const auto* const end = std::find_if_not(term.begin(), term.end(), is_letter);
-    const std::string_view name = term.substr(0, static_cast<std::size_t>(end - term.begin()));
+    const std::string_view name = name_in(term);
     std::string_view rest = term.substr(name.size());
     const Term* known = find_term(name);
     if (known == nullptr) {
@@ -430,6 +436,43 @@ Result<ParsedLayout> parse_layout(std::string_view text, std::string_view where,
     }
     r.out.layout = normal_form(r.out.layout);
     return r.out;
+}
+
+Result<std::string> slot_of_term(std::string_view term, std::string_view where) {
+    const std::string text = lower(term);
+    LayoutTables tables;
+    Reader r{.out = {}, .tables = tables, .where = where, .term = {}};
+    if (Status read = read_term(r, text); !read) {
+        return read.error();
+    }
+    return std::string(r.seen.front());
+}
+
+bool begins_a_term(std::string_view text) {
+    const std::string source = lower(text.substr(0, max_text));
+    const std::string_view name = name_in(source);
+    if (find_term(name) == nullptr) {
+        return false;
+    }
+    const char next = name.size() < source.size() ? source[name.size()] : '=';
+    return next == '=' || next == ':' || (next >= '0' && next <= '9');
+}
+
+Result<std::string> without_slot(std::string_view layout, std::string_view slot,
+                                 std::string_view where) {
+    std::string out;
+    for (const std::string_view term : split(layout, ',')) {
+        const Result<std::string> own = slot_of_term(term, where);
+        if (!own) {
+            return own.error();
+        }
+        if (*own == slot) {
+            continue;
+        }
+        out += out.empty() ? "" : ",";
+        out += term;
+    }
+    return out;
 }
 
 } // namespace shardplan::sim

@@ -37,6 +37,7 @@ constexpr auto units = std::to_array<std::pair<std::string_view, std::string_vie
     {"step_latency", "s"},
     {"launch_latency", "s"},
     {"floor_latency", "s"},
+    {"staged_latency", "s"},
     {"channel_rate", "B/s"},
     {"connection_buffers", "B"},
     {"message_buffers", "B"},

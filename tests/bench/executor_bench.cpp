@@ -7,7 +7,7 @@
 
 #include "executor/kernels/cpu_kernels.hpp"
 #include "executor/model/model.hpp"
-#include "executor/optimizer/optimizer.hpp"
+#include "executor/optimizer/data_parallel.hpp"
 #include "executor/run/token_source.hpp"
 
 /// A training step on one rank, all cores, and where its time goes.
@@ -57,7 +57,7 @@ public:
 private:
     /// One product over the pairs of a causal mask.
     static double pair_flops(const exec::AttentionShape& s) {
-        const auto length = static_cast<double>(s.length);
+        const auto length = static_cast<double>(s.queries);
         return 2.0 * static_cast<double>(s.sequences * s.heads * s.head_dim) * length *
                (length + 1.0) / 2.0;
     }
@@ -106,7 +106,7 @@ void StepOfGpt2OnOneRank(benchmark::State& state) {
     const auto model = *exec::Model<float>::make(gpt2_124m(), options, kernels);
     exec::Parameters<float>& parameters = model->parameters();
     parameters.start(1);
-    exec::Optimizer<float> optimizer({}, parameters.table());
+    const auto optimizer = exec::DataParallel<float>::make(*kernels, parameters, {});
     auto stream = *exec::SampleStream::make(exec::TokenSource::synthetic(1 << 20, 50257, 1),
                                             options.sequence, {});
     const exec::Index count = options.tokens();
@@ -115,7 +115,7 @@ void StepOfGpt2OnOneRank(benchmark::State& state) {
     const auto step = [&] {
         stream.next(tokens, targets);
         const auto loss = model->train(tokens, targets, {1.0 / static_cast<double>(count), 1.0});
-        const auto report = optimizer.step(*kernels, parameters, 1e-4);
+        const auto report = optimizer->step(1e-4);
         if (!loss || !report) state.SkipWithError("the step failed");
     };
     step(); // takes its memory

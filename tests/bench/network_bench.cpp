@@ -5,6 +5,7 @@
 #include "simulator/estimate/unit_time.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "simulator/network/group_path.hpp"
+#include "simulator/network/route.hpp"
 #include "tests/support/builders.hpp"
 
 namespace {
@@ -41,6 +42,34 @@ void GroupPathsOfALayoutOn65536Devices(benchmark::State& state) {
     state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(GroupPathsOfALayoutOn65536Devices);
+
+/// The same where the nodes are joined by a torus of 16 x 16 x 32.
+void GroupPathsOfALayoutOnATorusOf65536Devices(benchmark::State& state) {
+    sim::Scenario scenario = on_65536_devices();
+    scenario.cluster.fabric.levels.clear();
+    for (const std::int64_t nodes : {16, 16, 32}) {
+        scenario.cluster.fabric.torus.push_back(
+            {nodes, {sim::Bandwidth(50e9), {}, {}}, sim::Seconds(5e-7), true});
+    }
+    const sim::Layout layout = layout_of_65536();
+    for (auto _ : state) {
+        benchmark::DoNotOptimize(sim::paths_of(scenario, layout));
+    }
+    state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(GroupPathsOfALayoutOnATorusOf65536Devices);
+
+/// The way of one message between two of 65,536 devices.
+void RouteBetweenTwoOf65536Devices(benchmark::State& state) {
+    const sim::Cluster cluster = test::dgx_h100(8192);
+    std::int64_t to = 1;
+    for (auto _ : state) {
+        benchmark::DoNotOptimize(sim::route_between(cluster, 0, to, "bench"));
+        to = to % 65535 + 1;
+    }
+    state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(RouteBetweenTwoOf65536Devices);
 
 /// One collective over a path that is known.
 void CollectiveTimeOnAKnownPath(benchmark::State& state) {

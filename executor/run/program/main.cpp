@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "executor/comm/threads.hpp"
+#include "executor/run/level.hpp"
 #include "executor/run/program/loaded_plan.hpp"
 #include "executor/run/program/stop_signal.hpp"
 #include "executor/run/program/work.hpp"
@@ -108,7 +109,7 @@ int run_on_mpi(const ProgramOptions& /*options*/, LoadedPlan& /*loaded*/) {
 }
 #endif
 
-int run(const ProgramOptions& options) {
+int run(const ProgramOptions& options, const std::string& level) {
     const bool mpi = options.backend == Backend::mpi ||
                      (options.backend == Backend::automatic && was_launched());
     const bool speaks = !mpi || launched_rank() == 0;
@@ -121,6 +122,7 @@ int run(const ProgramOptions& options) {
     exec::share_processors(options, loaded->plan, mpi);
     loaded->names.program = "shardplan-run-cpu";
     loaded->names.versions = exec::build_versions();
+    loaded->names.versions["instructions"] = level;
     exec::catch_stop_signals();
     return mpi ? run_on_mpi(options, *loaded) : run_on_threads(options, *loaded);
 }
@@ -128,6 +130,11 @@ int run(const ProgramOptions& options) {
 } // namespace
 
 int main(int argc, char** argv) {
+    const auto level = exec::run_best_level(argv);
+    if (!level) {
+        if (launched_rank() != 0) return bad_input;
+        return fail(level.error(), 0);
+    }
     const std::vector<std::string> words(argv + 1, argv + argc);
     const auto options = exec::parse_options(words);
     if (!options) {
@@ -142,5 +149,5 @@ int main(int argc, char** argv) {
         std::puts(SHARDPLAN_VERSION);
         return 0;
     }
-    return run(*options);
+    return run(*options, *level);
 }

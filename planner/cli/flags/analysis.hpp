@@ -97,6 +97,12 @@ inline void add_simulate(CLI::App& app, Everything& all) {
     verb->add_option("plan-file", o.document, "what `plan -o` wrote");
     verb->add_option("--plan", o.plan, "which plan of the file, from 1")->default_str("1");
     verb->add_option("--layout,-l", o.layout, "another layout; without a file the best one");
+    verb->add_option("--what-if", o.what_if,
+                     "compare with one thing changed, as in stages=11-12-12-11 or "
+                     "job.sequence.max=8192; may be repeated")
+        ->type_name("CHANGE")
+        ->expected(1)
+        ->take_all();
     verb->add_option("--trace", o.trace, "write a Chrome trace")->type_name("FILE");
     verb->add_option("--html", o.html, "write a page with the timeline")->type_name("FILE");
     verb->add_option("--over", o.over,

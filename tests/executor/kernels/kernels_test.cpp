@@ -1,3 +1,4 @@
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -152,7 +153,8 @@ TEST_F(KernelGradients, OfActivationsInSinglePrecisionStayCloseToDouble) {
 }
 
 TEST_F(KernelGradients, OfRotationAgreeWithDifferencesAndTurnBack) {
-    const RotaryShape shape{10, 5, 3, 8, 6, 30, 10000.0};
+    const std::vector<Index> positions = {4, 5, 6, 13, 14};
+    const RotaryShape shape{10, 5, 3, 8, 6, 30, 10000.0, positions.data()};
     auto x = random_values(300, 7);
     const auto start = x;
     const auto dy = random_values(300, 8);
@@ -171,22 +173,40 @@ TEST_F(KernelGradients, OfRotationAgreeWithDifferencesAndTurnBack) {
         ASSERT_NEAR(x[i], start[i], 1e-12);
 }
 
+TEST_F(KernelGradients, RotationOfAPieceOfASequenceIsThatOfItsPositions) {
+    const RotaryShape whole{8, 8, 2, 4, 4, 8, 10000.0};
+    auto x = random_values(64, 7);
+    Values piece(x.begin() + 24, x.begin() + 40); // positions 3 and 4
+    const std::vector<Index> positions = {3, 4};
+    const RotaryShape part{2, 2, 2, 4, 4, 8, 10000.0, positions.data()};
+    kernels.rotate(whole, false, x.data());
+    kernels.rotate(part, false, piece.data());
+    EXPECT_EQ(piece, Values(x.begin() + 24, x.begin() + 40));
+}
+
 TEST_F(KernelGradients, OfTablesAndRowSumsAgreeWithDifferences) {
     const std::vector<Token> tokens = {3, 1, 3, 0, 3, 2};
-    auto table = random_values(4 * 9, 1);
+    const std::vector<Token> places = {0, 1, 2, 0, 1, 2};
+    // the table has tokens 1 to 3 alone
+    const EmbedShape part{9, 1, 3};
+    const EmbedShape all{9, 0, 3};
+    auto table = random_values(3 * 9, 1);
     auto positions = random_values(3 * 9, 2);
     auto bias = random_values(9, 3);
     const auto dy = random_values(6 * 9, 4);
     Values y = zeros(54);
     const auto loss = [&] {
-        kernels.embed(tokens, 9, 3, table.data(), positions.data(), y.data());
+        kernels.embed(part, tokens, table.data(), y.data(), false);
+        EXPECT_EQ(Values(y.begin() + 27, y.begin() + 36), zeros(9));
+        kernels.embed(all, places, positions.data(), y.data(), true);
         kernels.add_rows(6, 9, y.data(), bias.data(), y.data());
         return dot(y, dy);
     };
-    Values dtable = zeros(36);
+    Values dtable = zeros(27);
     Values dpositions = zeros(27);
     Values dbias = zeros(9);
-    kernels.embed_backward(tokens, 9, 3, dy.data(), dtable.data(), dpositions.data());
+    kernels.embed_backward(part, tokens, dy.data(), dtable.data());
+    kernels.embed_backward(all, places, dy.data(), dpositions.data());
     kernels.sum_rows(6, 9, dy.data(), dbias.data());
     expect_gradient("table", table, dtable, loss);
     expect_gradient("positions", positions, dpositions, loss);
@@ -196,30 +216,30 @@ TEST_F(KernelGradients, OfTablesAndRowSumsAgreeWithDifferences) {
 /// Attention with all scores at once, in the plainest form.
 Values plain_attention(const AttentionShape& s, const Values& qkv) {
     const Index group = s.heads / s.kv_heads;
-    Values out(static_cast<std::size_t>(s.sequences * s.length * s.heads * s.head_dim), 0.0);
+    Values out(static_cast<std::size_t>(s.sequences * s.queries * s.heads * s.head_dim), 0.0);
     const auto at = [&](Index row, Index head, Index i) {
-        return qkv[static_cast<std::size_t>(row * s.stride + head * s.head_dim + i)];
+        return qkv[static_cast<std::size_t>(row * s.query_stride + head * s.head_dim + i)];
     };
     for (Index n = 0; n < s.sequences; ++n) {
         for (Index h = 0; h < s.heads; ++h) {
-            for (Index i = 0; i < s.length; ++i) {
+            for (Index i = 0; i < s.queries; ++i) {
                 Values p(static_cast<std::size_t>(i + 1));
                 double sum = 0.0;
                 for (Index j = 0; j <= i; ++j) {
                     double score = 0.0;
                     for (Index d = 0; d < s.head_dim; ++d)
-                        score += at(n * s.length + i, h, d) *
-                                 at(n * s.length + j, s.heads + h / group, d);
+                        score += at(n * s.queries + i, h, d) *
+                                 at(n * s.queries + j, s.heads + h / group, d);
                     p[static_cast<std::size_t>(j)] =
                         std::exp(score / std::sqrt(static_cast<double>(s.head_dim)));
                     sum += p[static_cast<std::size_t>(j)];
                 }
                 for (Index j = 0; j <= i; ++j) {
                     for (Index d = 0; d < s.head_dim; ++d) {
-                        const Index to = ((n * s.length + i) * s.heads + h) * s.head_dim + d;
+                        const Index to = ((n * s.queries + i) * s.heads + h) * s.head_dim + d;
                         out[static_cast<std::size_t>(to)] +=
                             p[static_cast<std::size_t>(j)] / sum *
-                            at(n * s.length + j, s.heads + s.kv_heads + h / group, d);
+                            at(n * s.queries + j, s.heads + s.kv_heads + h / group, d);
                     }
                 }
             }
@@ -235,7 +255,8 @@ TEST_F(KernelGradients, OfAttentionAgreeWithDifferencesAcrossBlockBorders) {
     // lengths below, at and beyond the 64 queries of a block; one key head per, for two, for all
     for (const Case c : {Case{5, 2, 2, 4}, {64, 2, 1, 3}, {130, 4, 2, 5}, {70, 3, 1, 8}}) {
         const Index stride = (c.heads + 2 * c.kv_heads) * c.head_dim;
-        const AttentionShape s{2, c.length, c.heads, c.kv_heads, c.head_dim, stride};
+        const AttentionShape s{2,          c.length, c.length, c.heads,  c.kv_heads,
+                               c.head_dim, stride,   stride,   c.length, c.length};
         auto qkv = random_values(static_cast<std::size_t>(2 * c.length * stride), 11);
         const auto outs = static_cast<std::size_t>(2 * c.length * c.heads * c.head_dim);
         const auto dout = random_values(outs, 12);
@@ -259,28 +280,125 @@ TEST_F(KernelGradients, OfAttentionAgreeWithDifferencesAcrossBlockBorders) {
     }
 }
 
-TEST_F(KernelGradients, OfCrossEntropyAgreeWithDifferencesForEveryChunk) {
+/// Attention of two pieces of each sequence to earlier pieces, as a context-parallel rank does it.
+struct PieceOfAttention {
+    static constexpr Index length = 12, piece = 3, heads = 4, kv_heads = 2, head_dim = 5;
+    static constexpr Index q_width = heads * head_dim, kv_width = kv_heads * head_dim;
+    static constexpr Index stride = q_width + 2 * kv_width;
+    /// Queries in pieces 1 and 3 of four; keys in all.
+    static constexpr std::array<Index, 2> mine = {1, 3};
+
+    template <class F>
+    static void for_pairs(F&& call) {
+        for (const Index query : mine) {
+            bool joins = false;
+            for (Index key = 0; key <= query; ++key) {
+                const AttentionShape s{2,      piece,  piece,  heads,  kv_heads,     head_dim,
+                                       stride, stride, length, length, key == query, joins};
+                call(s, query * piece, key * piece);
+                joins = true;
+            }
+        }
+    }
+};
+
+TEST_F(KernelGradients, OfAttentionInPiecesAgreeWithAttentionInOneAndWithDifferences) {
+    using P = PieceOfAttention;
+    auto qkv = random_values(static_cast<std::size_t>(2 * P::length * P::stride), 11);
+    const auto outs = static_cast<std::size_t>(2 * P::length * P::q_width);
+    auto dout = random_values(outs, 12);
+    Values out(outs);
+    Values lse(static_cast<std::size_t>(2 * P::heads * P::length));
+    const auto is_mine = [](std::size_t i) {
+        const auto row = static_cast<Index>(i) / P::q_width % P::length;
+        return row / P::piece == P::mine[0] || row / P::piece == P::mine[1];
+    };
+    for (std::size_t i = 0; i < outs; ++i)
+        if (!is_mine(i)) dout[i] = 0.0;
+    const auto loss = [&] {
+        P::for_pairs([&](const AttentionShape& s, Index q, Index k) {
+            const double* keys = qkv.data() + k * P::stride + P::q_width;
+            kernels.attention_forward(s, qkv.data() + q * P::stride, keys, keys + P::kv_width,
+                                      out.data() + q * P::q_width, lse.data() + q);
+        });
+        return dot(out, dout);
+    };
+    loss();
+    const AttentionShape whole{2,           P::length, P::length, P::heads,  P::kv_heads,
+                               P::head_dim, P::stride, P::stride, P::length, P::length};
+    const Values plain = plain_attention(whole, qkv);
+    for (std::size_t i = 0; i < outs; ++i) {
+        if (is_mine(i)) {
+            ASSERT_NEAR(out[i], plain[i], 1e-13);
+        }
+    }
+    Values d = zeros(qkv.size());
+    P::for_pairs([&](AttentionShape s, Index q, Index k) {
+        s.joins = true;
+        const Index keys = k * P::stride + P::q_width;
+        kernels.attention_backward(
+            s, qkv.data() + q * P::stride, qkv.data() + keys, qkv.data() + keys + P::kv_width,
+            out.data() + q * P::q_width, lse.data() + q, dout.data() + q * P::q_width,
+            d.data() + q * P::stride, d.data() + keys, d.data() + keys + P::kv_width);
+    });
+    expect_gradient("qkv", qkv, d, loss);
+}
+
+TEST_F(KernelGradients, OfCrossEntropyInPartsOfTheVocabularyAgreeWithDifferences) {
     const std::vector<Token> targets = {1, 0, 12, 5, 5, 7, 2};
-    auto x = random_values(7 * 6, 1);
-    auto head = random_values(13 * 6, 2);
-    for (const Index chunk : {1, 3, 7, 100}) {
-        const LossShape s{7, 6, 13, chunk};
+    auto logits = random_values(7 * 13, 1);
+    const auto part = [&](const LossShape& s) {
+        Values out;
+        for (Index r = 0; r < 7; ++r) {
+            const auto from = logits.begin() + r * 13 + s.first;
+            out.insert(out.end(), from, from + s.vocab);
+        }
+        return out;
+    };
+    for (const Index first : {13, 5, 12, 0}) { // columns of the first of two parts
+        const LossShape parts[] = {{7, first, 0}, {7, 13 - first, static_cast<Token>(first)}};
+        Values exponentials[2];
+        Values sums = zeros(7);
         const auto loss = [&] {
-            return 0.25 *
-                   kernels.cross_entropy(s, x.data(), head.data(), targets, 0.0, nullptr, nullptr);
+            Values top(7, -1e300);
+            Values found(7);
+            for (const LossShape& s : parts) {
+                kernels.loss_top(s, part(s).data(), found.data());
+                for (std::size_t r = 0; r < 7; ++r)
+                    top[r] = std::max(top[r], found[r]);
+            }
+            Values chosen = zeros(7);
+            Values logit(7);
+            sums = zeros(7);
+            for (std::size_t i = 0; i < 2; ++i) {
+                exponentials[i] = part(parts[i]);
+                kernels.loss_sums(parts[i], targets, top.data(), exponentials[i].data(),
+                                  found.data(), logit.data());
+                for (std::size_t r = 0; r < 7; ++r) {
+                    sums[r] += found[r];
+                    chosen[r] += logit[r];
+                }
+            }
+            double sum = 0.0;
+            for (std::size_t r = 0; r < 7; ++r)
+                sum += 0.25 * (top[r] + std::log(sums[r]) - chosen[r]);
+            return sum;
         };
-        Values dx(x.size(), 7.0);
-        Values dhead = zeros(head.size());
-        EXPECT_DOUBLE_EQ(0.25 * kernels.cross_entropy(s, x.data(), head.data(), targets, 0.25,
-                                                      dx.data(), dhead.data()),
-                         loss());
-        expect_gradient("x", x, dx, loss);
-        expect_gradient("head", head, dhead, loss);
+        loss();
+        Values gradient(logits.size());
+        for (std::size_t i = 0; i < 2; ++i) {
+            const LossShape& s = parts[i];
+            Values d = exponentials[i];
+            kernels.loss_gradient(s, targets, 0.25, sums.data(), d.data());
+            for (Index r = 0; r < 7; ++r)
+                std::copy_n(d.begin() + r * s.vocab, s.vocab, gradient.begin() + r * 13 + s.first);
+        }
+        expect_gradient("logits", logits, gradient, loss);
     }
 }
 
 TEST_F(KernelGradients, OfRoutingAgreeWithDifferences) {
-    const RouterShape s{9, 5, 2, 0.3};
+    const RouterShape s{9, 5, 2};
     auto logits = random_values(45, 21);
     auto sorted = random_values(18 * 4, 22);
     const auto dy = random_values(36, 23);
@@ -290,11 +408,18 @@ TEST_F(KernelGradients, OfRoutingAgreeWithDifferences) {
     const Routing routing{expert.data(), place.data(), offsets.data()};
     Values p(45);
     Values w(18);
+    Values sums(10);
+    const Values slopes = {0.3, 0.1, 0.0, 0.7, 0.2};
     const auto loss = [&] {
-        const double balance = kernels.route(s, logits.data(), p.data(), w.data(), routing);
+        kernels.route(s, logits.data(), p.data(), w.data(), expert.data(), sums.data());
+        kernels.sort_choices(s, routing);
         Values y = zeros(36);
         kernels.combine(s, 4, routing, w.data(), sorted.data(), y.data());
-        return 0.5 * balance + dot(y, dy);
+        // the choices are steps: their share has no slope
+        double balance = 0.0;
+        for (std::size_t e = 0; e < 5; ++e)
+            balance += slopes[e] * sums[e];
+        return balance + dot(y, dy);
     };
     loss();
     Values dw(18);
@@ -302,7 +427,8 @@ TEST_F(KernelGradients, OfRoutingAgreeWithDifferences) {
     Values dlogits(45);
     kernels.combine_backward(s, 4, routing, w.data(), sorted.data(), dy.data(), dw.data(),
                              dsorted.data());
-    kernels.route_backward(s, p.data(), w.data(), routing, dw.data(), 0.5, dlogits.data());
+    kernels.route_backward(s, p.data(), w.data(), expert.data(), dw.data(), slopes.data(),
+                           dlogits.data());
     expect_gradient("logits", logits, dlogits, loss);
     expect_gradient("sorted", sorted, dsorted, loss);
 
@@ -319,19 +445,25 @@ TEST_F(KernelGradients, OfRoutingAgreeWithDifferences) {
 }
 
 TEST_F(KernelGradients, RoutingSendsEveryChoiceAndPrefersTheLowerNumber) {
-    const RouterShape s{3, 4, 2, 1.0};
+    const RouterShape s{3, 4, 2};
     const Values logits = {0, 0, 0, 0, 1, 5, 1, 3, 2, 2, 2, 9};
     std::vector<std::int32_t> expert(6);
     std::vector<std::int32_t> place(6);
     std::vector<Index> offsets(5);
     Values p(12);
     Values w(6);
-    kernels.route(s, logits.data(), p.data(), w.data(),
-                  {expert.data(), place.data(), offsets.data()});
+    Values sums(8);
+    kernels.route(s, logits.data(), p.data(), w.data(), expert.data(), sums.data());
+    kernels.sort_choices(s, {expert.data(), place.data(), offsets.data()});
     EXPECT_EQ(expert, (std::vector<std::int32_t>{0, 1, 1, 3, 3, 0}));
     EXPECT_EQ(offsets, (std::vector<Index>{0, 2, 4, 4, 6}));
     EXPECT_EQ(place, (std::vector<std::int32_t>{0, 2, 3, 4, 5, 1}));
     EXPECT_DOUBLE_EQ(w[0], 0.5);
+    EXPECT_DOUBLE_EQ(sums[0] + sums[1] + sums[2] + sums[3], 3.0);
+    EXPECT_EQ(Values(sums.begin() + 4, sums.end()), (Values{2, 2, 0, 2}));
+    Values moved(6);
+    kernels.move_rows(6, 1, place.data(), Values{0, 1, 2, 3, 4, 5}.data(), moved.data());
+    EXPECT_EQ(moved, (Values{0, 5, 1, 2, 3, 4}));
 }
 
 TEST_F(KernelGradients, ResultsDoNotDependOnTheNumberOfThreads) {

@@ -136,6 +136,41 @@ TEST(ModelGradients, AddUpOverMicroBatches) {
     }
 }
 
+/// Gradients of a batch, block by block as a pipeline runs them, weights last.
+std::vector<double> deferred_gradients(const sim::ModelSpec& spec, const ModelOptions& options) {
+    const auto model = tiny<double>(spec, options);
+    const TinyBatch batch = tiny_tokens(3);
+    Pass<double> pass;
+    model->embed(batch.tokens, pass);
+    for (const Index block : {Index{0}, Index{1}})
+        model->forward(block, pass, true);
+    Buffer<double> gradient(model->boundary());
+    model->head(batch.targets, pass, mean.token, gradient.data());
+    pass.output.release();
+    for (const Index block : {Index{1}, Index{0}})
+        model->backward(block, pass, gradient.data(), mean.balance, true);
+    model->embed_backward(batch.tokens, gradient.data());
+    EXPECT_FALSE(pass.deferred.empty());
+    model->weight_gradients(pass);
+    EXPECT_EQ(model->arena().bytes_in_use(), 0);
+    const double* first = model->parameters().gradients();
+    return {first, first + model->parameters().table().count};
+}
+
+TEST(ModelGradients, OfWeightsLeftForLaterAreTheSameToTheBit) {
+    for (const sim::ModelSpec& spec : {tiny_gpt2(), tiny_llama(), tiny_mixtral()}) {
+        for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+            const ModelOptions options = tiny_options({recompute});
+            const auto model = tiny<double>(spec, options);
+            const TinyBatch batch = tiny_tokens(3);
+            ASSERT_TRUE(model->train(batch.tokens, batch.targets, mean));
+            const double* first = model->parameters().gradients();
+            EXPECT_EQ(deferred_gradients(spec, options),
+                      std::vector<double>(first, first + model->parameters().table().count));
+        }
+    }
+}
+
 TEST(ModelMemory, RecomputationAndNarrowStorageLowerThePeak) {
     const auto peak = [](Storage storage, std::vector<Recompute> recompute) {
         sim::ModelSpec spec = tiny_llama();

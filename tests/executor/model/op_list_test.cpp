@@ -39,7 +39,7 @@ public:
     }
     void attention_forward(const AttentionShape& s, const double* q, const double* k,
                            const double* v, double* out, double* lse) override {
-        attention.push_back({s.length, s.length, s.head_dim, s.sequences * s.heads});
+        attention.push_back({s.queries, s.keys, s.head_dim, s.sequences * s.heads});
         CpuKernels<double>::attention_forward(s, q, k, v, out, lse);
     }
 

@@ -6,7 +6,7 @@
 
 #include "executor/kernels/cpu_kernels.hpp"
 #include "executor/model/model.hpp"
-#include "executor/optimizer/optimizer.hpp"
+#include "executor/optimizer/data_parallel.hpp"
 #include "tests/executor/tiny_models.hpp"
 
 namespace shardplan::test {
@@ -68,7 +68,7 @@ void run_steps(Model<Scalar>& model, Values& found) {
     Parameters<Scalar>& p = model.parameters();
     OptimizerOptions options;
     options.epsilon = 1e-5;
-    Optimizer<Scalar> optimizer(options, p.table());
+    const auto optimizer = DataParallel<Scalar>::make(model.kernels(), p, options);
     constexpr double tokens = tiny_sequence * tiny_batch;
     for (Index step = 0; step < 10; ++step) {
         const TinyBatch batch = tiny_tokens(step);
@@ -78,7 +78,7 @@ void run_steps(Model<Scalar>& model, Values& found) {
             if (step > 0) break;
             found["gradient." + at.name] = norm_of(p.gradients() + at.offset, at.count());
         }
-        const auto report = optimizer.step(model.kernels(), p, 1e-2);
+        const auto report = optimizer->step(1e-2);
         ASSERT_TRUE(report);
         found["loss." + std::to_string(step)] = loss->sum / tokens;
         found["norm." + std::to_string(step)] = report->gradient_norm;

@@ -1,5 +1,3 @@
-#include "executor/optimizer/optimizer.hpp"
-
 #include <cmath>
 #include <limits>
 
@@ -7,6 +5,7 @@
 
 #include "executor/kernels/cpu_kernels.hpp"
 #include "executor/model/model.hpp"
+#include "executor/optimizer/data_parallel.hpp"
 #include "executor/run/token_source.hpp"
 #include "tests/executor/tiny_models.hpp"
 
@@ -47,9 +46,9 @@ TEST(Optimizer, AdamWMovesByTheRateAndDecaysMatricesAlone) {
     OptimizerOptions options;
     options.clip = 0.0;
     options.epsilon = 0.0;
-    Optimizer<double> optimizer(options, p.table());
+    const auto optimizer = DataParallel<double>::make(kernels, p, options);
     set_gradients(p, 3.0, -0.5, 2.0);
-    ASSERT_TRUE(optimizer.step(kernels, p, 0.01));
+    ASSERT_TRUE(optimizer->step(0.01));
     // the first step is the gradient's sign, whatever its size
     EXPECT_NEAR(p.values()[0], 1.0 - 0.01 * 0.1 - 0.01, 1e-14);
     EXPECT_NEAR(p.values()[1], 1.0 - 0.01 * 0.1 + 0.01, 1e-14);
@@ -65,10 +64,10 @@ TEST(Optimizer, SgdGathersVelocity) {
     options.kind = OptimizerKind::sgd;
     options.clip = 0.0;
     options.decay = 0.0;
-    Optimizer<double> optimizer(options, p.table());
+    const auto optimizer = DataParallel<double>::make(kernels, p, options);
     for (int i = 0; i < 2; ++i) {
         set_gradients(p, 1.0, 2.0, 3.0);
-        ASSERT_TRUE(optimizer.step(kernels, p, 0.1));
+        ASSERT_TRUE(optimizer->step(0.1));
     }
     EXPECT_NEAR(p.values()[0], 1.0 - 0.1 - 0.1 * 1.9, 1e-15);
     EXPECT_NEAR(p.values()[2], 1.0 - 0.3 - 0.3 * 1.9, 1e-15);
@@ -82,9 +81,9 @@ TEST(Optimizer, ClipsByTheNormOfAllGradientsTogether) {
     options.kind = OptimizerKind::sgd;
     options.momentum = 0.0;
     options.decay = 0.0;
-    Optimizer<double> optimizer(options, p.table());
+    const auto optimizer = DataParallel<double>::make(kernels, p, options);
     set_gradients(p, 2.0, 3.0, 6.0);
-    const auto report = optimizer.step(kernels, p, 1.0);
+    const auto report = optimizer->step(1.0);
     ASSERT_TRUE(report);
     EXPECT_DOUBLE_EQ(report->gradient_norm, 7.0);
     EXPECT_NEAR(p.values()[2], 1.0 - 6.0 / 7.0, 1e-6);
@@ -94,13 +93,13 @@ TEST(Optimizer, LeavesParametersAloneWhenGradientsAreNotNumbers) {
     CpuKernels<double> kernels(1);
     Parameters<double> p(two_parameters(), Storage::scalar);
     p.start(0);
-    Optimizer<double> optimizer({}, p.table());
+    const auto optimizer = DataParallel<double>::make(kernels, p, {});
     set_gradients(p, 1.0, std::numeric_limits<double>::quiet_NaN(), 1.0);
-    const auto report = optimizer.step(kernels, p, 1.0);
+    const auto report = optimizer->step(1.0);
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().where, "step 1");
     EXPECT_EQ(p.values()[0], 1.0);
-    EXPECT_EQ(optimizer.steps(), 0);
+    EXPECT_EQ(optimizer->steps(), 0);
 }
 
 /// Mean loss of the first and of the last five of `steps` steps on the project's licence.
@@ -119,7 +118,7 @@ std::pair<double, double> losses_on_a_text(Storage storage, OptimizerKind kind, 
     p.start(42);
     OptimizerOptions chosen;
     chosen.kind = kind;
-    Optimizer<float> optimizer(chosen, p.table());
+    const auto optimizer = DataParallel<float>::make((*model)->kernels(), p, chosen);
     const double peak = kind == OptimizerKind::adamw ? 0.01 : 0.3;
     const RateSchedule rate{peak, peak / 10.0, 5, steps};
     std::vector<Token> tokens(128);
@@ -128,7 +127,7 @@ std::pair<double, double> losses_on_a_text(Storage storage, OptimizerKind kind, 
     for (Index step = 1; step <= steps; ++step) {
         stream->next(tokens, targets);
         const auto loss = (*model)->train(tokens, targets, {1.0 / 128.0, 1.0});
-        EXPECT_TRUE(optimizer.step((*model)->kernels(), p, rate.at(step)));
+        EXPECT_TRUE(optimizer->step(rate.at(step)));
         if (step <= 5) found.first += loss->sum / 128.0 / 5.0;
         if (step > steps - 5) found.second += loss->sum / 128.0 / 5.0;
     }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/analysis/validate.hpp"
+#include "simulator/network/group_path.hpp"
 #include "simulator/spec/parameters.hpp"
 #include "tests/planner/analysis/record_builder.hpp"
 #include "tests/support/builders.hpp"
@@ -165,6 +166,31 @@ TEST(Reproduce, PartOfANodeNeedsNoFabric) {
     ASSERT_TRUE(run) << sim::to_text(run.error());
     EXPECT_EQ(run->scenario.cluster.node_groups[0].node.devices, 4);
     EXPECT_EQ(run->scenario.cluster.node_groups[0].count, 1);
+}
+
+TEST(Reproduce, HybridCubeMeshHasTheLinksOfItsBoard) {
+    sim::RunRecord r = small_run();
+    r.cluster.device = "V100-SXM2-16GB"; // the built-in board holds those of 32 GB
+    r.cluster.intra_kind = "nvlink-mesh";
+    r.cluster.intra_gbytes_per_s = 150.0;
+    r.cluster.nics_per_node = 2;
+    r.cluster.gbit_per_nic = 100.0;
+    r.layout.precision = "fp16";
+    const auto run = reproduce(r);
+    ASSERT_TRUE(run) << sim::to_text(run.error());
+    const sim::NodeTemplate& node = run->scenario.cluster.node_groups[0].node;
+    EXPECT_EQ(std::count_if(node.vertices.begin(), node.vertices.end(),
+                            [](const auto& v) { return v.kind == sim::VertexKind::nic; }),
+              2);
+    EXPECT_TRUE(has_note(run->notes, "cluster.intra_kind"));
+    // two neighbours have one link of 25 GB/s, not a seventh of all links
+    const auto path = path_of(run->scenario, run->layout, sim::Group::tp);
+    EXPECT_DOUBLE_EQ(path.levels.at(0).per_link.value(), 25e9 * 0.92);
+    // boards of four are joined all to all: no graph is needed
+    r.cluster.gpus_per_node = 4;
+    const auto four = reproduce(r);
+    ASSERT_TRUE(four) << sim::to_text(four.error());
+    EXPECT_TRUE(four->scenario.cluster.node_groups[0].node.vertices.empty());
 }
 
 TEST(Reproduce, StackNobodyDescribesIsGenericWithANote) {

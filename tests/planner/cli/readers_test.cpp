@@ -187,6 +187,57 @@ TEST(EstimateVerb, UnknownProductOfAFileAsksForItsPeakAndThenIsPlannedWith) {
     EXPECT_EQ(answer.code, 0) << answer.err;
 }
 
+const char* const torus_file = R"({"name": "small torus", "node_groups": [{"name": "nodes",
+  "count": 12, "node": {"device": "H100-SXM-80GB", "devices": 2,
+  "scaleup": {"kind": "nvswitch", "per_device": {"physical": "450 GB/s"}}}}],
+  "fabric": {"kind": "infiniband", "torus": [
+    {"nodes": 4, "per_link": {"physical": "50 GB/s"}, "latency": "1 us"},
+    {"nodes": 3, "per_link": {"physical": "25 GB/s"}}]}})";
+
+TEST(ClusterVerb, SaysTheWayBetweenTwoDevices) {
+    const TemporaryFile file("torus.json", torus_file);
+    ClusterOptions options;
+    options.cluster = file.path();
+    options.between = "0,13"; // node 6: coordinates 2 and 1
+    const Answer answer = run_verb(run_cluster, options, {.json = true});
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    const sim::JsonValue between = *parsed(answer.out).find("between");
+    EXPECT_EQ(*between.find("hops")->as_int(), 3);
+    EXPECT_EQ(*between.find("bottleneck")->as_int(), 1);
+    EXPECT_EQ(*between.find("bandwidth_bytes_per_s")->as_double(), 25e9);
+    EXPECT_EQ(*between.find("shortest_ways")->as_int(), 6); // 3 orders, two ways round
+    const Answer text = run_verb(run_cluster, options);
+    EXPECT_NE(text.out.find("torus 4 x 3"), std::string::npos) << text.out;
+    EXPECT_NE(text.out.find("bottleneck     25.0 GB/s, node (2,0) to node (2,1)"),
+              std::string::npos)
+        << text.out;
+}
+
+TEST(ClusterVerb, RefusesEndsThatAreNoDevices) {
+    for (const char* between : {"0", "0,x", "0,9,2", ",", "0,8", "-1,0", "5,5"}) {
+        ClusterOptions options;
+        options.cluster = "dgx-h100";
+        options.between = between;
+        const Answer answer = run_verb(run_cluster, options);
+        EXPECT_EQ(answer.code, 2) << between;
+        EXPECT_EQ(answer.err.rfind("error: --between: ", 0), 0U) << answer.err;
+    }
+}
+
+TEST(ClusterVerb, NamesFileAndElementOfAnImpossibleTorus) {
+    std::string text = torus_file;
+    text.replace(text.find("\"nodes\": 3"), 10, "\"nodes\": 5");
+    const TemporaryFile file("wrong.json", text);
+    ClusterOptions options;
+    options.cluster = file.path();
+    const Answer answer = run_verb(run_cluster, options);
+    EXPECT_EQ(answer.code, 2);
+    EXPECT_NE(answer.err.find(file.path() + ": /fabric/torus: the dimensions 4 x 5 hold 20 nodes, "
+                                            "the cluster has 12"),
+              std::string::npos)
+        << answer.err;
+}
+
 TEST(ClusterVerb, UnknownDeviceIsDescribed) {
     const Answer answer = run_verb(
         run_cluster,

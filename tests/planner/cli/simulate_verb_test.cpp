@@ -93,6 +93,45 @@ TEST(SimulateVerb, PlayingEveryRankTakesAsLongAsPlayingOnePerClass) {
               number(parsed(every.out), "simulated_step_time_s"));
 }
 
+TEST(SimulateVerb, ComparesTheStepWithOneThingChanged) {
+    SimulateVerbOptions o = options("tp2,sp,pp4,dp2,mb1,zero1");
+    o.what_if = {"stages=9-8-8-7"};
+    const Answer text = run_verb(run_simulate, o);
+    ASSERT_EQ(text.code, 0) << text.err;
+    for (const char* shown : {"what moves most is waits: ", "9-8-8-7", "Critical path",
+                              "Step of an average stage", "critical path  "}) {
+        EXPECT_NE(std::string::npos, text.out.find(shown)) << shown;
+    }
+    const Answer answer = run_verb(run_simulate, o, {.json = true});
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    const sim::JsonValue json = parsed(answer.out);
+    const double before = number(*json.find("before"), "simulated_step_time_s");
+    const double after = number(*json.find("after"), "simulated_step_time_s");
+    EXPECT_NE(before, after);
+    const sim::JsonValue terms = *json.find("change")->find("average_stage_s");
+    double moved = 0.0;
+    for (std::size_t i = 0; i < terms.size(); ++i)
+        moved += number(terms.at(i), "change");
+    EXPECT_NEAR(after - before, moved, 1e-8 * before);
+    // the changed step is the one that the layout itself gives
+    const Answer own =
+        run_verb(run_simulate, options("tp2,sp,pp4,dp2,mb1,zero1,stages=9-8-8-7"), {.json = true});
+    EXPECT_EQ(after, number(parsed(own.out), "simulated_step_time_s"));
+}
+
+TEST(SimulateVerb, RefusesAChangeThatMeansNothingAndATimelineOfTwoSteps) {
+    SimulateVerbOptions o = options("tp2,pp2,dp4,mb1");
+    o.what_if = {"stages=1-2-3"};
+    const Answer stages = run_verb(run_simulate, o);
+    EXPECT_EQ(stages.code, 2);
+    EXPECT_NE(std::string::npos, stages.err.find("--what-if")) << stages.err;
+    o.what_if = {"mb2"};
+    o.html = "x.html";
+    const Answer page = run_verb(run_simulate, o);
+    EXPECT_EQ(page.code, 2);
+    EXPECT_NE(std::string::npos, page.err.find("leave out --trace and --html")) << page.err;
+}
+
 TEST(SimulateVerb, SaysWhatToDoWhereTheBoundOnEventsIsHit) {
     SimulateVerbOptions o = options("tp2,pp2,dp4,mb1");
     o.most_events = 10;

@@ -277,6 +277,28 @@ TEST(Resize, RefusesMoreThanADescribedClusterHas) {
     EXPECT_EQ(resize(cluster, 24)->node_groups[0].count, 3);
 }
 
+TEST(Resize, TakesWholeRowsAndPlanesOfATorus) {
+    Cluster cluster = load_cluster("dgx-h100")->value;
+    cluster.node_groups[0].count = 64;
+    cluster.fabric.levels.clear();
+    cluster.fabric.torus.assign(3, {4, {Bandwidth(50e9), {}, {}}, {}, true});
+    // half of the planes: open where the others would follow
+    const Result<Cluster> half = resize(cluster, 256, "--gpus");
+    ASSERT_TRUE(half) << error_of(half);
+    ASSERT_EQ(half->fabric.torus.size(), 3U);
+    EXPECT_EQ(half->fabric.torus[2].nodes, 2);
+    EXPECT_FALSE(half->fabric.torus[2].wraps);
+    EXPECT_TRUE(half->fabric.torus[1].wraps);
+    // one plane needs no third dimension, one node none
+    EXPECT_EQ(resize(cluster, 128)->fabric.torus.size(), 2U);
+    EXPECT_TRUE(resize(cluster, 4)->fabric.torus.empty());
+    // an example grows along its last dimension
+    EXPECT_EQ(resize(cluster, 1024)->fabric.torus[2].nodes, 8);
+    const Result<Cluster> ragged = resize(cluster, 8 * 18, "--gpus");
+    ASSERT_FALSE(ragged);
+    EXPECT_EQ(ragged.error().hint, "write 128 or 256");
+}
+
 TEST(Resize, UsesNodeGroupsInOrder) {
     Cluster cluster = load_cluster("dgx-h100")->value;
     cluster.scalable = false;

@@ -137,6 +137,79 @@ TEST(ClusterCheck, RefusesLevelsThatDoNotNest) {
     EXPECT_EQ(where_of(check_cluster(cluster, "f")), "fine");
 }
 
+/// Six nodes as a torus of 3 x 2.
+Cluster with_torus() {
+    Cluster cluster = pair_of_nodes();
+    cluster.node_groups[0].count = 6;
+    cluster.fabric.torus.assign(1, {3, {50.0_GBps, {}, {}}, {}, true});
+    cluster.fabric.torus.push_back({2, {50.0_GBps, {}, {}}, {}, true});
+    return cluster;
+}
+
+TEST(ClusterCheck, AcceptsATorusWithOrWithoutCards) {
+    Cluster cluster = with_torus();
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "fine");
+    cluster.node_groups[0].node.nics = {};
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "fine");
+}
+
+TEST(ClusterCheck, RefusesATorusThatDoesNotHoldTheNodes) {
+    Cluster cluster = with_torus();
+    cluster.node_groups[0].count = 8;
+    const Status status = check_cluster(cluster, "f");
+    EXPECT_EQ(where_of(status), "f: /fabric/torus");
+    EXPECT_EQ(status.error().what, "the dimensions 3 x 2 hold 6 nodes, the cluster has 8");
+    EXPECT_EQ(status.error().hint,
+              "write dimensions whose product is 8, or node counts that add up to 6");
+}
+
+TEST(ClusterCheck, RefusesATorusWithoutBandwidthOrWithSwitches) {
+    Cluster cluster = with_torus();
+    cluster.fabric.torus[1].per_link = {};
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "f: /fabric/torus/1/per_link");
+    cluster = with_torus();
+    cluster.fabric.torus[1].per_link.measured = 80.0_GBps;
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "f: /fabric/torus/1/per_link/measured");
+    cluster = with_torus();
+    cluster.fabric.torus[0].nodes = 0;
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "f: /fabric/torus/0/nodes");
+    cluster = with_torus();
+    cluster.fabric.levels = {{"leaf", 0, 1.0, {}}};
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "f: /fabric/levels");
+    cluster = with_torus();
+    cluster.fabric.kind = FabricKind::none;
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "f: /fabric/kind");
+}
+
+TEST(ClusterCheck, RefusesATorusOfNodesThatDoNotMatch) {
+    Cluster cluster = with_torus();
+    cluster.node_groups[0].node.scaleup.domain_devices = 4;
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")),
+              "f: /node_groups/0/node/scaleup/domain_devices");
+    cluster = with_torus();
+    cluster.node_groups[0].count = 3;
+    cluster.node_groups.push_back(cluster.node_groups[0]);
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "fine");
+    cluster.node_groups[1].node.nics = {};
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "f: /node_groups/1/node/nics/count");
+}
+
+TEST(ClusterCheck, RefusesStagedCardsThatAreNotThere) {
+    Cluster cluster = pair_of_nodes();
+    Nics& nics = cluster.node_groups[0].node.nics;
+    nics.staged = {0};
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "fine");
+    nics.staged = {0, 1};
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "f: /node_groups/0/node/nics/staged/1");
+    nics.staged = {0, 0};
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "f: /node_groups/0/node/nics/staged/1");
+    nics.staged = {0};
+    nics.staged_rate = 60.0_GBps; // the card has 50
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "f: /node_groups/0/node/nics/staged_rate");
+    nics.staged_rate = 0.0_GBps;
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "f: /node_groups/0/node/nics/staged_rate");
+}
+
 TEST(ClusterCheck, RefusesACardWithoutAHost) {
     Cluster cluster = with_graph();
     cluster.node_groups[0].node.links[2] = link("card", "a");

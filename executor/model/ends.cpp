@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <utility>
+
+#include "executor/model/cross_entropy.hpp"
+#include "executor/model/model.hpp"
+
+/// The ends of the model: tables before the first block, norm, head and loss behind the last. With
+/// tensor parallelism each rank has a part of the vocabulary.
+namespace shardplan::exec {
+
+template <class Scalar>
+EmbedShape Model<Scalar>::table_part(Index table) const {
+    const Parameter& p = parameter(table);
+    const RowRange& range = p.ranges.front();
+    return {p.columns, static_cast<Token>(range.first_row), range.rows};
+}
+
+template <class Scalar>
+std::span<const Token> Model<Scalar>::own_positions() const {
+    return std::span<const Token>(positions_)
+        .subspan(static_cast<std::size_t>(rows_.first), static_cast<std::size_t>(rows_.own));
+}
+
+template <class Scalar>
+void Model<Scalar>::embed(std::span<const Token> tokens, Pass<Scalar>& pass) const {
+    const auto& table = parameters_.table();
+    const auto chunk = std::find_if(share_.chunks.begin(), share_.chunks.end(),
+                                    [](const ChunkShare& c) { return c.embeds; });
+    Scalar* out = begin(chunk - share_.chunks.begin(), pass);
+    const std::vector<Token> own = rows_.pick(tokens, options_.sequence);
+    const EmbedShape part = table_part(*table.token_table);
+    const Reading<Scalar> words = read(table.token_table);
+    if (share_.sp) {
+        Scratch<Scalar> all(arena_, rows_.all * part.width);
+        kernels_->embed(part, own, words, all.data(), false);
+        links_.reduce_scatter(sim::Group::tp, all.data(), out, boundary());
+    } else {
+        kernels_->embed(part, own, words, out, false);
+        if (share_.tp.parts > 1) links_.all_reduce(sim::Group::tp, out, boundary());
+    }
+    if (table.position_table) {
+        kernels_->embed(table_part(*table.position_table), own_positions(),
+                        read(table.position_table), out, true);
+    }
+    begun(pass);
+}
+
+template <class Scalar>
+void Model<Scalar>::embed_backward(std::span<const Token> tokens, const Scalar* gradient) const {
+    if (links_.failed()) return;
+    const auto& table = parameters_.table();
+    if (table.position_table) {
+        kernels_->embed_backward(table_part(*table.position_table), own_positions(), gradient,
+                                 parameters_.gradient(*table.position_table));
+    }
+    const EmbedShape part = table_part(*table.token_table);
+    Scratch<Scalar> all;
+    if (share_.sp) {
+        all = Scratch<Scalar>(arena_, rows_.all * part.width);
+        links_.all_gather(sim::Group::tp, gradient, boundary(), all.data());
+    }
+    kernels_->embed_backward(part, rows_.pick(tokens, options_.sequence),
+                             share_.sp ? all.data() : gradient,
+                             parameters_.gradient(*table.token_table));
+}
+
+template <class Scalar>
+double Model<Scalar>::loss_of(std::span<const Token> targets, const Tensor<Scalar>& x,
+                              double factor, Scalar* gradient) const {
+    const Index head = *parameters_.table().head;
+    const EmbedShape part = table_part(head);
+    const CrossEntropy<Scalar> entropy{kernels_.get(), &arena_,    &links_,    rows_.all,
+                                       part.width,     part.first, part.count, options_.loss_chunk};
+    const std::vector<Token> own = rows_.pick(targets, options_.sequence);
+    const Reading<Scalar> in = gathered_rows(links_, arena_, x, boundary());
+    const bool reduces = gradient != nullptr && share_.tp.parts > 1;
+    Scratch<Scalar> all;
+    if (reduces && share_.sp) all = Scratch<Scalar>(arena_, rows_.all * part.width);
+    Scalar* dx = all.held() ? all.data() : gradient;
+    double loss = entropy.run(in, read(head), own, factor, dx,
+                              gradient != nullptr ? parameters_.gradient(head) : nullptr);
+    if (reduces && share_.sp) {
+        links_.reduce_scatter(sim::Group::tp, dx, gradient, boundary());
+    } else if (reduces) {
+        links_.all_reduce(sim::Group::tp, dx, boundary());
+    }
+    if (share_.cp.parts > 1) links_.all_reduce(sim::Group::cp, &loss, 1);
+    return loss;
+}
+
+template <class Scalar>
+double Model<Scalar>::head(std::span<const Token> targets, Pass<Scalar>& pass, double factor,
+                           Scalar* gradient) const {
+    if (links_.failed()) return 0.0;
+    const sim::Part& trunk = *sim::trunk_of(spec_);
+    const auto& table = parameters_.table();
+    if (!trunk.final_norm) return loss_of(targets, pass.output, factor, gradient);
+    const NormShape norm{trunk.norm_kind, rows_.own, trunk.hidden, options_.norm_epsilon};
+    Tensor<Scalar> normed;
+    Scratch<Scalar> stats(arena_, 2 * rows_.own);
+    const Reading<Scalar> x = pass.output.read();
+    const Reading<Scalar> scale = read(table.final_scale);
+    kernels_->norm_forward(norm, x, scale, read(table.final_shift),
+                           normed.write(arena_, options_.storage, boundary()), stats.data());
+    normed.seal();
+    if (gradient == nullptr) return loss_of(targets, normed, factor, nullptr);
+    Scratch<Scalar> dnormed(arena_, boundary());
+    const double loss = loss_of(targets, normed, factor, dnormed.data());
+    std::fill_n(gradient, boundary(), Scalar(0));
+    kernels_->norm_backward(norm, dnormed.data(), x, scale, stats.data(), gradient,
+                            table.final_scale ? parameters_.gradient(*table.final_scale) : nullptr,
+                            table.final_shift ? parameters_.gradient(*table.final_shift) : nullptr);
+    return loss;
+}
+
+#define SHARDPLAN_INSTANTIATE(S)                                                                   \
+    template EmbedShape Model<S>::table_part(Index) const;                                         \
+    template std::span<const Token> Model<S>::own_positions() const;                               \
+    template void Model<S>::embed(std::span<const Token>, Pass<S>&) const;                         \
+    template void Model<S>::embed_backward(std::span<const Token>, const S*) const;                \
+    template double Model<S>::loss_of(std::span<const Token>, const Tensor<S>&, double, S*) const; \
+    template double Model<S>::head(std::span<const Token>, Pass<S>&, double, S*) const;
+SHARDPLAN_INSTANTIATE(float)
+SHARDPLAN_INSTANTIATE(double)
+#undef SHARDPLAN_INSTANTIATE
+
+} // namespace shardplan::exec

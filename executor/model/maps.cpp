@@ -1,0 +1,171 @@
+#include <algorithm>
+
+#include "executor/model/block.hpp"
+
+/// Linear maps of a block, whole or split over the tensor-parallel ranks. Sources: Megatron-LM
+/// (Shoeybi et al. 2019, arXiv 1909.08053), with sequence parallelism Korthikanti et al. 2022
+/// (arXiv 2205.05198), where the gathered input is not kept but gathered again.
+namespace shardplan::exec {
+
+template <class Scalar>
+void Block<Scalar>::linear(Index weight, Number bias, Index rows, const Scalar* x,
+                           const Scalar* residual, Scalar* y) const {
+    const Parameter& w = work_.parameters->table()[weight];
+    Kernels<Scalar>& run = *work_.kernels;
+    // bias and residual are where the product's sums begin, which saves a pass for each
+    const bool begun = bias.has_value() || residual != nullptr;
+    if (bias) {
+        run.add_rows(rows, w.rows, residual, weights(*bias), y);
+    } else if (begun) {
+        run.add_rows(rows, w.rows, residual, nullptr, y);
+    }
+    run.product(ProductForm::nt, {rows, w.rows, w.columns}, x, weights(weight), y, begun);
+}
+
+template <class Scalar>
+void Block<Scalar>::map_forward(const Map& map, const Tensor<Scalar>& x, Scalar* y) const {
+    if (map.split == MapSplit::whole) {
+        linear(map.weight, map.bias, rows_.own, x.read(), nullptr, y);
+        return;
+    }
+    linear(map.weight, map.bias, rows_.all,
+           gathered_rows(*work_.links, *work_.arena, x, rows_.own * hidden_), nullptr, y);
+}
+
+template <class Scalar>
+void Block<Scalar>::sum_forward(const Map& map, const Scalar* x, const Scalar* residual,
+                                Scalar* y) const {
+    const Parameter& w = work_.parameters->table()[map.weight];
+    if (!work_.links->share().sp) {
+        // bias and residual go into the sum of all ranks once
+        const bool first = tp_.part == 0;
+        linear(map.weight, first ? map.bias : std::nullopt, rows_.all, x,
+               first ? residual : nullptr, y);
+        if (tp_.parts > 1) work_.links->all_reduce(sim::Group::tp, y, rows_.all * w.rows);
+        return;
+    }
+    Scratch<Scalar> part(*work_.arena, rows_.all * w.rows);
+    linear(map.weight, std::nullopt, rows_.all, x, nullptr, part.data());
+    const Index count = rows_.own * w.rows;
+    work_.links->reduce_scatter(sim::Group::tp, part.data(), y, count);
+    if (map.bias) work_.kernels->add_rows(rows_.own, w.rows, y, weights(*map.bias), y);
+    work_.kernels->add(count, residual, y);
+}
+
+template <class Scalar>
+void Block<Scalar>::map_backward(const Map& map, Tensor<Scalar>& x, std::span<const Scalar> dy,
+                                 Scalar* dx, DeferredWeights<Scalar>* deferred) const {
+    const Parameter& w = work_.parameters->table()[map.weight];
+    const bool split = map.split == MapSplit::outputs && tp_.parts > 1;
+    const Index rows = map.split == MapSplit::outputs ? rows_.all : rows_.own;
+    const ProductShape shape{rows, w.columns, w.rows};
+    if (split && work_.links->share().sp) {
+        Scratch<Scalar> part(*work_.arena, rows * w.columns);
+        work_.kernels->product(ProductForm::nn, shape, dy.data(), weights(map.weight), part.data(),
+                               false);
+        work_.links->reduce_scatter(sim::Group::tp, part.data(), dx, rows_.own * w.columns);
+    } else {
+        work_.kernels->product(ProductForm::nn, shape, dy.data(), weights(map.weight), dx, false);
+        if (split) work_.links->all_reduce(sim::Group::tp, dx, rows * w.columns);
+    }
+    finish_backward(map, {}, x, dy, deferred);
+}
+
+template <class Scalar>
+Reading<Scalar> Block<Scalar>::gathered_gradient(const Scalar* gradient) const {
+    if (!work_.links->share().sp) return Reading<Scalar>(gradient);
+    Scratch<Scalar> all(*work_.arena, rows_.all * hidden_);
+    work_.links->all_gather(sim::Group::tp, gradient, rows_.own * hidden_, all.data());
+    return Reading<Scalar>(std::move(all));
+}
+
+template <class Scalar>
+void Block<Scalar>::finish_backward(const Map& map, const std::vector<Index>& offsets,
+                                    Tensor<Scalar>& x, std::span<const Scalar> dy,
+                                    DeferredWeights<Scalar>* deferred) const {
+    if (deferred == nullptr) {
+        weight_gradient(map, offsets, x, dy);
+        x.release();
+        return;
+    }
+    Scratch<Scalar> kept(*work_.arena, static_cast<Index>(dy.size()));
+    std::copy(dy.begin(), dy.end(), kept.data());
+    deferred->push_back({map.weight, map.bias, map.split, offsets, std::move(x), std::move(kept)});
+}
+
+template <class Scalar>
+void Block<Scalar>::weight_gradient(const Map& map, const std::vector<Index>& offsets,
+                                    const Tensor<Scalar>& x, std::span<const Scalar> dy) const {
+    const Parameter& w = work_.parameters->table()[map.weight];
+    Kernels<Scalar>& run = *work_.kernels;
+    Scalar* gradient = work_.parameters->gradient(map.weight);
+    if (!offsets.empty()) {
+        const Index rows = w.rows / (static_cast<Index>(offsets.size()) - 1);
+        run.grouped_product(ProductForm::tn, offsets, {rows, w.columns, 0}, dy.data(), x.read(),
+                            gradient, true);
+        return;
+    }
+    const Index rows = map.split == MapSplit::whole ? rows_.own : rows_.all;
+    const Reading<Scalar> in =
+        map.split == MapSplit::outputs
+            ? gathered_rows(*work_.links, *work_.arena, x, rows_.own * w.columns)
+            : x.read();
+    run.product(ProductForm::tn, {w.rows, w.columns, rows}, dy.data(), in, gradient, true);
+    if (!map.bias) return;
+    // a bias behind the sum of the ranks is added to own rows
+    const bool own = map.split == MapSplit::inputs;
+    run.sum_rows(own ? rows_.own : rows, w.rows, dy.data() + (own ? rows_.first * w.rows : 0),
+                 work_.parameters->gradient(*map.bias));
+}
+
+template <class Scalar>
+void Block<Scalar>::weight_gradients(DeferredWeights<Scalar>& deferred) const {
+    for (WeightWork<Scalar>& w : deferred) {
+        weight_gradient({w.weight, w.bias, w.split}, w.offsets, w.x,
+                        {w.dy.data(), static_cast<std::size_t>(w.dy.size())});
+    }
+    deferred.clear();
+}
+
+template <class Scalar>
+void Block<Scalar>::norm_forward(Number scale, Number shift, const Tensor<Scalar>& x,
+                                 Tensor<Scalar>& stats, Tensor<Scalar>& y) const {
+    Scalar* s = stats.write(*work_.arena, Storage::scalar, 2 * rows_.own);
+    Scalar* out = y.write(*work_.arena, work_.options->storage, rows_.own * hidden_);
+    work_.kernels->norm_forward(norm_shape(), x.read(),
+                                scale ? weights(*scale) : Reading<Scalar>(nullptr),
+                                shift ? weights(*shift) : Reading<Scalar>(nullptr), out, s);
+    y.seal();
+}
+
+template <class Scalar>
+void Block<Scalar>::norm_backward(Number scale, Number shift, const Tensor<Scalar>& x,
+                                  const Tensor<Scalar>& stats, const Scalar* dy, Scalar* dx) const {
+    Parameters<Scalar>& parameters = *work_.parameters;
+    work_.kernels->norm_backward(norm_shape(), dy, x.read(),
+                                 scale ? weights(*scale) : Reading<Scalar>(nullptr), stats.read(),
+                                 dx, scale ? parameters.gradient(*scale) : nullptr,
+                                 shift ? parameters.gradient(*shift) : nullptr);
+}
+
+#define SHARDPLAN_INSTANTIATE(S)                                                                   \
+    template void Block<S>::linear(Index, Number, Index, const S*, const S*, S*) const;            \
+    template void Block<S>::map_forward(const Map&, const Tensor<S>&, S*) const;                   \
+    template void Block<S>::sum_forward(const Map&, const S*, const S*, S*) const;                 \
+    template void Block<S>::map_backward(const Map&, Tensor<S>&, std::span<const S>, S*,           \
+                                         DeferredWeights<S>*) const;                               \
+    template Reading<S> Block<S>::gathered_gradient(const S*) const;                               \
+    template void Block<S>::finish_backward(const Map&, const std::vector<Index>&, Tensor<S>&,     \
+                                            std::span<const S>, DeferredWeights<S>*) const;        \
+    template void Block<S>::weight_gradient(const Map&, const std::vector<Index>&,                 \
+                                            const Tensor<S>&, std::span<const S>) const;           \
+    template void Block<S>::weight_gradients(DeferredWeights<S>&) const;                           \
+    template void Block<S>::norm_forward(Number, Number, const Tensor<S>&, Tensor<S>&, Tensor<S>&) \
+        const;                                                                                     \
+    template void Block<S>::norm_backward(Number, Number, const Tensor<S>&, const Tensor<S>&,      \
+                                          const S*, S*) const;
+SHARDPLAN_INSTANTIATE(float)
+SHARDPLAN_INSTANTIATE(double)
+#undef SHARDPLAN_INSTANTIATE
+
+} // namespace shardplan::exec

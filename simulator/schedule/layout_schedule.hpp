@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "simulator/schedule/schedule.hpp"
+#include "simulator/spec/model.hpp"
+#include "simulator/spec/placement.hpp"
+
+namespace shardplan::sim {
+
+/// A unit of a chunk: block kinds by number, then the embedding, the head, and what joins a
+/// prediction module to the trunk.
+struct PlannedUnit {
+    std::int64_t unit = 0;
+    bool recomputed = false; ///< the recompute plan applies to it
+
+    friend bool operator==(const PlannedUnit&, const PlannedUnit&) = default;
+};
+
+/// The units of all chunks of a layout.
+struct LayoutUnits {
+    std::vector<PlannedUnit> kinds; ///< every kind once, in the order met
+    /// By stage, then chunk: index into `kinds` of every unit in forward order. Where a micro-batch
+    /// begins a chunk starts with the embedding, where it ends with the head.
+    std::vector<std::vector<std::vector<std::uint16_t>>> of;
+};
+LayoutUnits layout_units(const ModelSpec& model, const RecomputePlan& plan,
+                         const PipelineShape& shape, const std::vector<Stage>& stages);
+
+/// The pipeline of a layout; `micro_batches` of each data-parallel rank in a step.
+PipelineShape pipeline_shape(const Layout& layout, std::int64_t micro_batches);
+
+/// Units that one wrap unit holds; 0: all of a chunk.
+std::int32_t wrapped_units(WrapUnit wrap);
+
+/// A step as a program runs it that does one thing at a time beside its messages: one task for each
+/// unit of a pass, communication inside of units not told apart; messages run beside compute;
+/// gradients are reduced after the last pass, with zero2 after every micro-batch's, with zero3 unit
+/// by unit; parameters are gathered unit by unit with zero3, after the update with zero1 and zero2.
+/// The executor runs what `make_schedule` makes of it.
+ScheduleInput executed_input(const ModelSpec& model, const Layout& layout,
+                             const LayoutTables& tables, std::int64_t micro_batches,
+                             const PassLengths& lengths = {});
+
+} // namespace shardplan::sim

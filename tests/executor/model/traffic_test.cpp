@@ -1,0 +1,156 @@
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "simulator/compute/op_list.hpp"
+#include "tests/executor/model/parallel_run.hpp"
+#include "tests/support/builders.hpp"
+
+namespace shardplan::test {
+namespace {
+
+using namespace exec;
+
+/// Bytes of buffers by group and what is done with them.
+using Traffic = std::map<std::string, double>;
+
+/// What a collective of a plan is called where it is executed.
+std::string_view executed_name(sim::Group group, sim::Collective op) {
+    // parts of experts' rows differ in size: one call for each rank's part
+    if (group == sim::Group::etp && op == sim::Collective::all_gather) return "broadcast";
+    if (group == sim::Group::etp && op == sim::Collective::reduce_scatter) return "reduce";
+    if (op == sim::Collective::send_recv) return "send";
+    return sim::name_of(op);
+}
+
+/// Of the micro-batches of all ranks, forward and backward, as the simulator prices them.
+Traffic priced_traffic(const sim::ModelSpec& model, const sim::Layout& layout,
+                       const ModelOptions& options) {
+    sim::Resolved resolved;
+    resolved.sequence = options.sequence;
+    resolved.sequence_mean_square = static_cast<double>(options.sequence * options.sequence);
+    resolved.compute = resolved.parameter = sim::Dtype::fp32;
+    const sim::StackProfile stack = generic_stack();
+    const sim::ShardingKey sharding = sim::sharding_of(layout);
+    const auto ranks = static_cast<double>(sim::rank_count(layout));
+    Traffic traffic;
+    const auto add = [&](const sim::OpList& ops) {
+        for (const sim::Op& op : ops) {
+            for (const auto* list : {&op.comm_forward, &op.comm_backward}) {
+                for (const sim::CommOp& comm : *list) {
+                    const std::string name = std::string(sim::name_of(comm.group)) + " " +
+                                             std::string(executed_name(comm.group, comm.op));
+                    traffic[name] += comm.bytes * comm.count * ranks;
+                }
+            }
+        }
+    };
+    add(embedding_ops(model, resolved, stack, sharding));
+    const sim::Part& trunk = model.parts[0];
+    for (Index i = 0; i < sim::block_count(trunk); ++i) {
+        const auto kind = static_cast<std::size_t>(sim::kind_of_block(trunk, i));
+        add(block_ops(model.block_kinds[kind], trunk.hidden, model, resolved, stack, sharding));
+    }
+    add(head_ops(model, resolved, stack, sharding));
+    return traffic;
+}
+
+/// The same as executed.
+Traffic executed_traffic(const sim::ModelSpec& model, const sim::Layout& layout,
+                         const sim::LayoutTables& tables, const ModelOptions& options) {
+    Traffic traffic;
+    std::mutex mutex;
+    const auto body = [&](Communicator& world) -> Status {
+        auto groups = LayoutGroups::make(world, layout);
+        if (!groups) return groups.error();
+        const auto share = share_of(model, layout, tables, world.rank());
+        if (!share) return share.error();
+        auto made = Model<float>::make(model, *share, &*groups, options,
+                                       std::make_shared<CpuKernels<float>>(1));
+        if (!made) return made.error();
+        fill_by_place((*made)->parameters());
+        for (std::size_t i = 0; i < sim::group_count; ++i) {
+            const auto count = [&](const CommCall& call) {
+                if (call.operation == "receive") return;
+                const std::lock_guard lock(mutex);
+                traffic[std::string(call.group) + " " + std::string(call.operation)] +=
+                    static_cast<double>(call.bytes);
+            };
+            (*groups)[static_cast<sim::Group>(i)].set_hooks({count, {}});
+        }
+        const TinyBatch batch = parallel_tokens(options, share->dp.part);
+        const auto trained = (*made)->train(batch.tokens, batch.targets, {0.1, 1.0});
+        return trained ? Status(sim::Done{}) : Status(trained.error());
+    };
+    const auto outcome = run_ranks(static_cast<int>(sim::rank_count(layout)), body);
+    EXPECT_TRUE(outcome.status()) << to_text(outcome.status().error());
+    return traffic;
+}
+
+/// `beyond`: bytes of a rank beyond the plan's.
+void expect_priced(const sim::ModelSpec& model, const std::string& text, const Traffic& beyond) {
+    SCOPED_TRACE(text);
+    sim::LayoutTables tables;
+    const sim::Layout layout = sim::parse_layout(text, "layout", tables)->layout;
+    ModelOptions options;
+    options.sequence = parallel_sequence;
+    options.micro_batch = layout.micro_batch;
+    Traffic want = priced_traffic(model, layout, options);
+    for (const auto& [name, bytes] : beyond) {
+        want[name] += bytes * static_cast<double>(sim::rank_count(layout));
+    }
+    EXPECT_EQ(executed_traffic(model, layout, tables, options), want);
+}
+
+constexpr double hidden_bytes = 24 * 4.0; ///< of one token
+
+TEST(ModelTraffic, OfTensorParallelLayersIsWhatTheSimulatorPrices) {
+    sim::ModelSpec gpt2 = tiny_gpt2();
+    gpt2.embedding.position_rows = parallel_sequence;
+    for (const char* layout : {"tp2,dp1,mb2", "tp4,dp1,mb1"})
+        expect_priced(gpt2, layout, {});
+}
+
+TEST(ModelTraffic, WithSequenceParallelismLacksTheSecondGatherOfTheHead) {
+    sim::ModelSpec gpt2 = tiny_gpt2();
+    gpt2.embedding.position_rows = parallel_sequence;
+    // the loss finds the head's gradient while the gathered rows are there
+    for (const double micro_batch : {1.0, 2.0}) {
+        const double gather = -micro_batch * parallel_sequence * hidden_bytes;
+        for (const std::string tp : {"tp2", "tp4"}) {
+            expect_priced(gpt2, tp + (micro_batch > 1.0 ? ",sp,dp1,mb2" : ",sp,dp1,mb1"),
+                          {{"tp all_gather", gather}});
+        }
+    }
+}
+
+TEST(ModelTraffic, OfContextParallelLayersIsWhatTheSimulatorPrices) {
+    const Traffic loss = {{"cp all_reduce", 8.0}};
+    for (const char* layout :
+         {"cp2,dp1,mb2", "cp4,dp1,mb1", "cp3:allgather,dp1,mb1", "cp2:a2a,dp1,mb2"})
+        expect_priced(tiny_llama(), layout, loss);
+}
+
+TEST(ModelTraffic, OfExpertParallelLayersIsWhatTheSimulatorPrices) {
+    const double blocks = 2.0;
+    const double tokens = 2.0 * parallel_sequence;
+    const double counts = blocks * 4.0 * 8.0; // of rows for each expert
+    expect_priced(tiny_mixtral(), "dp2,ep2,mb2", {{"ep all_to_all", counts}});
+    expect_priced(tiny_mixtral(), "dp4,ep4,mb2", {{"ep all_to_all", counts}});
+    // the gradients of the choices' weights, which experts that are split give in parts
+    const double weights = blocks * tokens * 2.0 * 4.0;
+    expect_priced(tiny_mixtral(), "tp2,dp2,ep2,mb2",
+                  {{"ep all_to_all", counts}, {"etp all_reduce", weights}});
+    // what the load-balance loss sums, and the head's gather
+    const double sums = blocks * 2.0 * 4.0 * 8.0;
+    expect_priced(tiny_mixtral(), "tp2,sp,dp1,mb2",
+                  {{"tp all_reduce", sums},
+                   {"etp all_gather", 2.0 * counts},
+                   {"tp all_gather", -tokens * hidden_bytes}});
+}
+
+} // namespace
+} // namespace shardplan::test
