@@ -1,4 +1,5 @@
 #include <iostream>
+#include <random>
 
 #include <gtest/gtest.h>
 
@@ -142,6 +143,78 @@ TEST(ParallelDeferral, LeavesWeightsForLater) {
         expect_as_on_one_rank(wide(tiny_mixtral()),
                               {"tp2,sp,dp2,ep4,etp1,mb2", "tp2,dp1,ep2,etp1,mb2"}, options, true);
     }
+}
+
+TEST(ParallelArithmetic, InSinglePrecisionAndIn16BitStorageStaysClose) {
+    for (const char* layout : {"tp2,sp,cp2,dp1,mb2", "tp2,cp2:a2a,dp1,mb2", "tp2,dp2,ep2,mb2"}) {
+        SCOPED_TRACE(layout);
+        ModelOptions options = parallel_options();
+        const sim::ModelSpec model = std::string(layout).find("ep") == std::string::npos
+                                         ? wide(tiny_llama())
+                                         : wide(tiny_mixtral());
+        const Deviation single = deviation_of<float>({model, layout, options});
+        EXPECT_LE(single.loss, 1e-5);
+        EXPECT_LE(single.gradient, 1e-4) << single.parameter;
+        options.storage = Storage::bf16;
+        const Deviation narrow = deviation_of<float>({model, layout, options});
+        EXPECT_LE(narrow.loss, 1e-2);
+        EXPECT_LE(narrow.gradient, 0.1) << narrow.parameter;
+        std::cout << "float: losses " << single.loss << ", gradients " << single.gradient
+                  << "; 16 bits: " << narrow.loss << ", " << narrow.gradient << '\n';
+    }
+}
+
+/// A layout on up to twelve ranks, whether or not the model goes into it.
+sim::Layout drawn_layout(std::mt19937& engine, bool routed) {
+    const auto one_of = [&](std::initializer_list<int> values) {
+        return *(values.begin() + static_cast<std::ptrdiff_t>(engine() % values.size()));
+    };
+    sim::Layout layout;
+    do {
+        layout.tp = static_cast<std::uint16_t>(one_of({1, 1, 2, 4}));
+        layout.cp = static_cast<std::uint16_t>(one_of({1, 1, 2, 3, 4}));
+        layout.dp = static_cast<std::uint32_t>(one_of({1, 2, 3, 4}));
+    } while (sim::rank_count(layout) > 12);
+    layout.micro_batch = static_cast<std::uint32_t>(one_of({1, 2, 3}));
+    layout.sp = layout.tp > 1 && one_of({0, 1}) == 1;
+    layout.cp_kind = static_cast<sim::CpKind>(layout.cp > 1 ? one_of({0, 1, 2}) : 0);
+    layout.order = static_cast<std::uint8_t>(engine() % sim::order_count);
+    if (routed) {
+        layout.ep = static_cast<std::uint16_t>(one_of({1, 2, 4}));
+        layout.etp = static_cast<std::uint16_t>(one_of({0, 0, 1, 2, 4}));
+    }
+    return sim::normal_form(layout);
+}
+
+TEST(MixedParallel, LayoutsDrawnByChanceTrainAsOneRank) {
+    std::mt19937 engine(20);
+    sim::ModelSpec long_gpt2 = wide(tiny_gpt2());
+    long_gpt2.embedding.position_rows = 48;
+    const sim::ModelSpec models[] = {long_gpt2, wide(tiny_llama()), wide(tiny_mixtral()),
+                                     wide(tiny_mixtral(true))};
+    Deviation worst;
+    int trained = 0;
+    for (int i = 0; i < 100; ++i) {
+        const std::size_t number = engine() % std::size(models);
+        const sim::LayoutTables tables;
+        const sim::Layout layout = drawn_layout(engine, number >= 2);
+        ParallelCase c{models[number], to_text(layout, tables), parallel_options()};
+        c.options.sequence = 48;
+        c.options.micro_batch = layout.micro_batch;
+        c.options.recompute = {static_cast<Recompute>(engine() % 3)};
+        c.deferred = engine() % 2 == 0;
+        if (!share_of(c.model, layout, tables, 0)) continue; // does not go into the degrees
+        SCOPED_TRACE(c.layout);
+        const Deviation d = deviation_of<double>(c);
+        ASSERT_LE(d.loss, 1e-11) << d.parameter;
+        ASSERT_LE(d.gradient, 1e-11) << d.parameter;
+        worst.loss = std::max(worst.loss, d.loss);
+        worst.gradient = std::max(worst.gradient, d.gradient);
+        ++trained;
+    }
+    EXPECT_GE(trained, 60);
+    std::cout << trained << " layouts, worst relative difference: losses " << worst.loss
+              << ", gradients " << worst.gradient << '\n';
 }
 
 } // namespace

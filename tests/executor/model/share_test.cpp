@@ -150,10 +150,14 @@ TEST(RankShare, RefusesDegreesThatDoNotDivideTheModelByField) {
     const struct {
         const char* layout;
         const char* path;
-    } cases[] = {{"tp3,dp1,mb1", "attention/heads"}, {"tp4,dp1,mb1", "attention/kv_heads"}};
+    } cases[] = {{"tp3,dp1,mb1", "attention/heads"},
+                 {"tp4,dp1,mb1", "attention/kv_heads"},
+                 {"tp2,cp2:a2a,dp1,mb1", "tp x cp:a2a = 4 does not divide attention/kv_heads"},
+                 {"dp3,ep3,mb1", "ep3 does not divide ffn/experts"},
+                 {"tp2,dp3,ep4,mb1", "ep x etp = 8 does not divide tp x cp x dp = 6"}};
     for (const auto& c : cases) {
         const Parsed p = parsed(c.layout);
-        const auto share = share_of(tiny_llama(), p.layout, p.tables, 0);
+        const auto share = share_of(tiny_mixtral(), p.layout, p.tables, 0);
         ASSERT_FALSE(share);
         EXPECT_NE(share.error().what.find(c.path), std::string::npos) << share.error().what;
     }

@@ -46,7 +46,7 @@ TEST(RandomLayouts, RunAndTakeTheStepsOfOneRankOrAreRefusedByName) {
             continue;
         }
         EXPECT_TRUE(out.status) << text << ": " << sim::to_text(out.status.error());
-        EXPECT_LE(difference(out, reference), 1e-11) << text << ", model " << which;
+        EXPECT_LE(differences(out, reference).loss, 1e-11) << text << ", model " << which;
     }
     for (const auto& [why, times] : refused)
         std::cout << times << " refused: " << why << "\n";
