@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "executor/run/recorder.hpp"
+#include "executor/run/step_recorder.hpp"
 
 namespace shardplan::exec {
 namespace {

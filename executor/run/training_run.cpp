@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "executor/run/rank_facts.hpp"
-#include "executor/run/recorder.hpp"
+#include "executor/run/step_recorder.hpp"
 #include "simulator/io/json.hpp"
 #include "simulator/spec/placement.hpp"
 
@@ -70,7 +70,7 @@ public:
 
     Status prepare();
     Result<RunEnd> train(Trainer& trainer);
-    [[nodiscard]] SpanRecorder& recorder() { return recorder_; }
+    [[nodiscard]] StepRecorder& recorder() { return recorder_; }
 
 private:
     Result<std::vector<StepFacts>> exchange(const StepFacts& own);
@@ -86,7 +86,7 @@ private:
     const RunControl& control_;
     const RecordSink& out_;
 
-    SpanRecorder recorder_;
+    StepRecorder recorder_;
     std::string date_ = today();
     std::vector<std::string> hosts_;
     ClockOffset clock_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,7 +17,7 @@ using sim::TimeKind;
 /// Kinds of time that a run can tell apart, each with what an estimate calls it.
 struct TimeRow {
     const char* name;
-    std::initializer_list<TimeKind> kinds;
+    std::vector<TimeKind> kinds;
 };
 const std::vector<TimeRow>& time_rows() {
     static const std::vector<TimeRow> rows = {
@@ -37,7 +36,7 @@ const std::vector<TimeRow>& time_rows() {
     return rows;
 }
 
-double sum_of(const sim::SecondsByKind& seconds, std::initializer_list<TimeKind> kinds) {
+double sum_of(const sim::SecondsByKind& seconds, const std::vector<TimeKind>& kinds) {
     double sum = 0.0;
     for (const TimeKind kind : kinds) {
         sum += seconds[kind].value();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -31,7 +33,7 @@ th,td{padding:.2rem .7rem;text-align:right;border-bottom:1px solid var(--rule)}t
 // Times are whole nanoseconds. Row: [name, [t0, length, kind, chunk, micro-batch, unit, cause,
 // ...]].
 constexpr const char* script = R"(
-const row=16,left=150,cv=document.getElementById('g'),mv=document.getElementById('m'),
+const row=16,left=D.left,cv=document.getElementById('g'),mv=document.getElementById('m'),
 tip=document.getElementById('tip'),css=getComputedStyle(document.documentElement);
 let a=0,b=D.end||1,drag=null;
 const ink=()=>css.getPropertyValue('--ink'),soft=()=>css.getPropertyValue('--soft');
@@ -75,9 +77,16 @@ std::string names(const auto& all) {
     return out;
 }
 
-std::string rows(const sim::Simulation& s) {
-    const sim::Timeline& timeline = s.timeline;
-    std::string out;
+/// A stream of a timeline as a row of the chart.
+struct ChartRow {
+    std::int32_t stage = 0;
+    sim::StreamKind stream = sim::StreamKind::compute;
+    std::string text; ///< ["name",[numbers]]
+};
+
+/// Rows of one timeline whose spans name the tasks of `schedule`.
+void add_rows(std::vector<ChartRow>& out, const sim::Timeline& timeline,
+              const sim::Schedule& schedule, std::string_view prefix) {
     std::size_t next = 0;
     for (std::size_t t = 0; t < timeline.tracks.size(); ++t) {
         const sim::TimelineTrack& track = timeline.tracks[t];
@@ -88,17 +97,33 @@ std::string rows(const sim::Simulation& s) {
         for (; next < timeline.spans.size() && timeline.spans[next].track == t; ++next) {
             if (next >= most_spans) continue;
             const sim::Span& span = timeline.spans[next];
-            const bool once = span.task >= s.schedule.size() ||
-                              s.schedule.micro_batch[span.task] == sim::no_micro_batch;
+            const bool once = span.task >= schedule.size() ||
+                              schedule.micro_batch[span.task] == sim::no_micro_batch;
             spans += fmt::format(
                 "{}{},{},{},{},{},{},{}", spans.empty() ? "" : ",", span.t0, span.t1 - span.t0,
-                static_cast<int>(span.op), once ? 0 : s.schedule.chunk[span.task],
-                once ? -1 : static_cast<std::int64_t>(s.schedule.micro_batch[span.task]),
-                once ? 0 : s.schedule.unit[span.task], static_cast<int>(span.cause));
+                static_cast<int>(span.op), once ? 0 : schedule.chunk[span.task],
+                once ? -1 : static_cast<std::int64_t>(schedule.micro_batch[span.task]),
+                once ? 0 : schedule.unit[span.task], static_cast<int>(span.cause));
         }
         if (spans.empty()) continue;
-        out += fmt::format("{}[\"{} {}\",[{}]]", out.empty() ? "" : ",\n", who,
-                           sim::name_of(track.stream), spans);
+        out.push_back(
+            {track.stage, track.stream,
+             fmt::format("[\"{}{} {}\",[{}]]", prefix, who, sim::name_of(track.stream), spans)});
+    }
+}
+
+std::string rows(const sim::Simulation& s, const sim::Measurement* over) {
+    std::vector<ChartRow> all;
+    add_rows(all, s.timeline, s.schedule, over != nullptr ? "predicted " : "");
+    if (over != nullptr && over->timeline) {
+        add_rows(all, *over->timeline, sim::schedule_of(*over), "measured ");
+        std::stable_sort(all.begin(), all.end(), [](const ChartRow& a, const ChartRow& b) {
+            return std::pair(a.stage, a.stream) < std::pair(b.stage, b.stream);
+        });
+    }
+    std::string out;
+    for (const ChartRow& row : all) {
+        out += (out.empty() ? "" : ",\n") + row.text;
     }
     return out;
 }
@@ -151,25 +176,33 @@ std::string task_color(sim::TaskKind kind) {
     return colors[static_cast<std::size_t>(kind)];
 }
 
-std::string timeline_page(const sim::Simulation& s, const std::string& title) {
+std::string timeline_page(const sim::Simulation& s, const std::string& title,
+                          const sim::Measurement* over) {
+    std::vector<const std::vector<sim::Span>*> layers = {&s.timeline.spans};
+    if (over != nullptr && over->timeline) layers.push_back(&over->timeline->spans);
     const auto& kinds = sim::EnumNames<sim::TaskKind>::names;
     std::string colors;
     std::string legend;
     for (std::size_t k = 0; k < kinds.size(); ++k) {
         const auto kind = static_cast<sim::TaskKind>(k);
         colors += fmt::format("{}\"{}\"", colors.empty() ? "" : ",", task_color(kind));
-        const bool shown = std::any_of(s.timeline.spans.begin(), s.timeline.spans.end(),
-                                       [&](const sim::Span& span) { return span.op == kind; });
+        const bool shown = std::any_of(layers.begin(), layers.end(), [&](const auto* spans) {
+            return std::any_of(spans->begin(), spans->end(),
+                               [&](const sim::Span& span) { return span.op == kind; });
+        });
         if (shown) {
             legend += fmt::format("<li><span style=\"background:{}\"></span>{}</li>",
                                   task_color(kind), kinds[k]);
         }
     }
     std::int64_t end = 0;
-    for (const sim::Span& span : s.timeline.spans)
-        end = std::max(end, span.t1);
-    const std::size_t left_out =
-        s.timeline.spans.size() > most_spans ? s.timeline.spans.size() - most_spans : 0;
+    std::size_t left_out = 0;
+    for (const auto* spans : layers) {
+        for (const sim::Span& span : *spans) {
+            end = std::max(end, span.t1);
+        }
+        left_out += spans->size() > most_spans ? spans->size() - most_spans : 0;
+    }
     const std::string note =
         left_out > 0 ? fmt::format(" The last {} spans are left out of the chart.", left_out) : "";
     return fmt::format(
@@ -180,11 +213,13 @@ std::string timeline_page(const sim::Simulation& s, const std::string& title) {
         "id=\"g\"></canvas>\n"
         "<h2>Memory allocated per rank</h2>\n<canvas id=\"m\"></canvas>\n"
         "<h2>What stages do and wait for</h2>\n{7}\n<div id=\"tip\"></div>\n<script>\n"
-        "const D={{end:{8},kinds:[{9}],causes:[{10}],colors:[{11}],rows:[{12}],memory:[{13}]}};{14}"
+        "const "
+        "D={{left:{15},end:{8},kinds:[{9}],causes:[{10}],colors:[{11}],rows:[{12}],memory:[{13}]}};"
+        "{14}"
         "</script></body></html>\n",
         html_text(title), style, sim::to_text(s.step), s.tasks, s.events, note, legend, table(s),
-        end, names(kinds), names(sim::EnumNames<sim::WaitCause>::names), colors, rows(s), memory(s),
-        script);
+        end, names(kinds), names(sim::EnumNames<sim::WaitCause>::names), colors, rows(s, over),
+        memory(s), script, over != nullptr ? 240 : 150);
 }
 
 } // namespace shardplan::plan

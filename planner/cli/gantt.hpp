@@ -12,5 +12,9 @@ namespace shardplan::plan::cli {
 /// most of the character's time.
 void print_gantt(std::ostream& out, const sim::Simulation& simulation, std::size_t width,
                  bool color);
+/// The same, with the first rank of each stage as it was measured beneath, on the same scale.
+/// Measured passes hold the exchanges inside them.
+void print_gantt_over(std::ostream& out, const sim::Simulation& simulation,
+                      const sim::Timeline& measured, std::size_t width, bool color);
 
 } // namespace shardplan::plan::cli

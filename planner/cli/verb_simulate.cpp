@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include "planner/cli/verbs.hpp"
 #include "simulator/engine/simulate.hpp"
 #include "simulator/io/file.hpp"
+#include "simulator/io/measurement.hpp"
 #include "simulator/io/trace.hpp"
 #include "simulator/units/text.hpp"
 
@@ -29,6 +31,11 @@ struct Answer {
     std::string layout;
     sim::Simulation simulation;
     sim::Estimate estimate;
+    std::optional<sim::Measurement> over; ///< a run of the same layout, with a timeline
+
+    [[nodiscard]] const sim::Timeline* measured() const {
+        return over && over->timeline ? &*over->timeline : nullptr;
+    }
 };
 
 bool is_shown(const Answer& a, sim::TimeKind kind) {
@@ -73,15 +80,31 @@ void print_stages(const Console& console, const Answer& a) {
     }
 }
 
+std::optional<sim::Seconds> measured_step(const Answer& a) {
+    if (!a.over) return std::nullopt;
+    const auto median = sim::median_step(*a.over);
+    return median ? std::optional(a.over->steps[*median].seconds) : std::nullopt;
+}
+
 void print_text(const Console& console, const Answer& a) {
     const sim::Simulation& s = a.simulation;
     console.out << styled(a.layout, Style::strong, console.color) << '\n';
     const double estimate = a.estimate.time.total.value.value();
-    console.out << fmt::format(
-        "step {} simulated, {} estimated ({:+.2f} %); {} tasks, {} events\n\n",
-        sim::to_text(s.step), sim::to_text(a.estimate.time.total.value),
-        100.0 * (s.step.value() / estimate - 1.0), s.tasks, s.events);
-    print_gantt(console.out, s, chart_width, console.color);
+    console.out << fmt::format("step {} simulated, {} estimated ({:+.2f} %); {} tasks, {} events\n",
+                               sim::to_text(s.step), sim::to_text(a.estimate.time.total.value),
+                               100.0 * (s.step.value() / estimate - 1.0), s.tasks, s.events);
+    if (const auto step = measured_step(a)) {
+        console.out << fmt::format(
+            "step {} measured, median of {}; step {} is shown\n", sim::to_text(*step),
+            static_cast<std::int64_t>(a.over->steps.size()) - a.over->settling,
+            a.over->timeline_step);
+    }
+    console.out << '\n';
+    if (a.measured() != nullptr) {
+        print_gantt_over(console.out, s, *a.measured(), chart_width, console.color);
+    } else {
+        print_gantt(console.out, s, chart_width, console.color);
+    }
     console.out << '\n';
     print_stages(console, a);
     console.out << '\n';
@@ -107,9 +130,9 @@ void write_answer(sim::JsonWriter& json, const Answer& a) {
         .member("layout", a.layout)
         .member("simulated_step_time_s", s.step.value())
         .member("estimated_step_time_s", a.estimate.time.total.value.value())
-        .member("overhead_s", s.overhead.value())
-        .member("tasks", s.tasks)
-        .member("events", s.events);
+        .member("overhead_s", s.overhead.value());
+    if (const auto step = measured_step(a)) json.member("measured_step_time_s", step->value());
+    json.member("tasks", s.tasks).member("events", s.events);
     json.begin_array("stages");
     for (const sim::StageActivity& stage : s.stages) {
         json.begin_object()
@@ -178,6 +201,10 @@ sim::Result<sim::SimulateOptions> how_from(const SimulateVerbOptions& options) {
         return refused("--what-if", "two steps beside one another have no one timeline",
                        "leave out --trace and --html, or make the change with --set and --layout");
     }
+    if (!options.what_if.empty() && !options.over.empty()) {
+        return refused("--over", "a run cannot lie over a step that is compared with another",
+                       "leave out --what-if, or make the change with --set and --layout");
+    }
     sim::SimulateOptions how;
     how.spans = options.what_if.empty();
     how.every_rank = options.every_rank;
@@ -196,6 +223,43 @@ sim::Result<sim::SimulateOptions> how_from(const SimulateVerbOptions& options) {
         how.straggler_sigma = *sigma;
     }
     return how;
+}
+
+/// The measurement that --over names. Errors: it has no timeline, or ran under another layout.
+sim::Result<std::optional<sim::Measurement>> over_from(const SimulateVerbOptions& options,
+                                                       const sim::Scenario& scenario,
+                                                       const std::string& text) {
+    if (options.over.empty()) {
+        return std::optional<sim::Measurement>{};
+    }
+    auto measurement = sim::read_measurement_file(options.over);
+    if (!measurement) {
+        return measurement.error();
+    }
+    sim::LayoutTables tables;
+    const auto ran = layout_for(measurement->layout, options.over, scenario, tables);
+    if (!ran || sim::to_text(*ran, tables) != text) {
+        return sim::Error{sim::ErrorCode::bad_input, "--over " + options.over,
+                          "it was taken under " + measurement->layout + ", not under " + text,
+                          "simulate the same: --layout " + measurement->layout};
+    }
+    if (!measurement->timeline) {
+        return sim::Error{sim::ErrorCode::bad_input, "--over " + options.over,
+                          "the measurement holds no timeline",
+                          "make one with `shardplan run PLAN --measure FILE --timeline`"};
+    }
+    return std::optional<sim::Measurement>(std::move(*measurement));
+}
+
+/// The trace of the step, and of the run over it.
+std::string trace_of(const Answer& a) {
+    const sim::Simulation& s = a.simulation;
+    if (a.measured() == nullptr) {
+        return sim::trace_json(s.timeline, s.schedule);
+    }
+    const sim::Schedule ran = sim::schedule_of(*a.over);
+    return sim::trace_json(
+        std::vector<sim::TraceLayer>{{s.timeline, s.schedule}, {*a.measured(), ran}});
 }
 
 /// `where`: the flag that says the layout.
@@ -228,7 +292,12 @@ sim::Result<Answer> answer_from(const SimulateVerbOptions& options, const sim::S
         }
         return error;
     }
-    return Answer{priced->layout, std::move(*simulation), std::move(priced->estimate)};
+    auto over = over_from(options, scenario, priced->layout);
+    if (!over) {
+        return over.error();
+    }
+    return Answer{priced->layout, std::move(*simulation), std::move(priced->estimate),
+                  std::move(*over)};
 }
 
 /// Writes the files that were asked for.
@@ -244,13 +313,12 @@ sim::Status write_files(const SimulateVerbOptions& options, const Answer& a,
         console.err << "wrote " << path << '\n';
         return sim::Done{};
     };
-    if (auto status =
-            write(options.trace,
-                  [&] { return sim::trace_json(a.simulation.timeline, a.simulation.schedule); });
-        !status) {
+    if (auto status = write(options.trace, [&] { return trace_of(a); }); !status) {
         return status;
     }
-    return write(options.html, [&] { return timeline_page(a.simulation, a.layout); });
+    return write(options.html, [&] {
+        return timeline_page(a.simulation, a.layout, a.over ? &*a.over : nullptr);
+    });
 }
 
 /// The step with the changes of --what-if beside the one without.

@@ -23,13 +23,32 @@ std::string_view letters_of(TaskKind kind) {
     }
 }
 
-/// Processes are stages, or ranks where more than one of a stage is shown.
-std::int64_t process_of(const TimelineTrack& track) {
-    constexpr std::int64_t ranks_per_stage = 1'000'000;
-    return track.stage * ranks_per_stage + (track.ranks == 1 ? track.rank % ranks_per_stage : 0);
-}
+/// Processes are stages, or ranks where more than one of a stage is shown; of one layer among
+/// several, whose stages stand side by side.
+class Processes {
+public:
+    Processes(std::size_t layer, std::size_t layers)
+        : layer_(static_cast<std::int64_t>(layer)), layers_(static_cast<std::int64_t>(layers)) {}
 
-void write_names(JsonWriter& json, const Timeline& timeline) {
+    [[nodiscard]] std::int64_t of(const TimelineTrack& track) const {
+        constexpr std::int64_t ranks_per_stage = 1'000'000;
+        return (track.stage * layers_ + layer_) * ranks_per_stage +
+               (track.ranks == 1 ? track.rank % ranks_per_stage : 0);
+    }
+    [[nodiscard]] std::string name(const TimelineTrack& track, TimelineOrigin origin) const {
+        const std::string who = track.ranks == 1
+                                    ? fmt::format("stage {}, rank {}", track.stage, track.rank)
+                                    : fmt::format("stage {}: {} ranks like rank {}", track.stage,
+                                                  track.ranks, track.rank);
+        return layers_ > 1 ? fmt::format("{} {}", name_of(origin), who) : who;
+    }
+
+private:
+    std::int64_t layer_;
+    std::int64_t layers_;
+};
+
+void write_names(JsonWriter& json, const Timeline& timeline, const Processes& processes) {
     std::int64_t last = -1;
     const auto meta = [&](std::string_view what, std::int64_t pid, std::int64_t tid) {
         json.begin_object()
@@ -40,14 +59,13 @@ void write_names(JsonWriter& json, const Timeline& timeline) {
         return &json.begin_object("args");
     };
     for (const TimelineTrack& track : timeline.tracks) {
-        const std::int64_t pid = process_of(track);
+        const std::int64_t pid = processes.of(track);
         const auto tid = static_cast<std::int64_t>(track.stream);
         if (pid != last) {
-            const std::string name = track.ranks == 1
-                                         ? fmt::format("stage {}, rank {}", track.stage, track.rank)
-                                         : fmt::format("stage {}: {} ranks like rank {}",
-                                                       track.stage, track.ranks, track.rank);
-            meta("process_name", pid, 0)->member("name", name).end_object().end_object();
+            meta("process_name", pid, 0)
+                ->member("name", processes.name(track, timeline.origin))
+                .end_object()
+                .end_object();
             meta("process_sort_index", pid, 0)->member("sort_index", pid).end_object().end_object();
             last = pid;
         }
@@ -59,13 +77,13 @@ void write_names(JsonWriter& json, const Timeline& timeline) {
     }
 }
 
-void write_span(JsonWriter& json, const TimelineTrack& track, const Schedule& schedule,
-                const Span& span) {
+void write_span(JsonWriter& json, const TimelineTrack& track, const TraceLayer& layer,
+                const Span& span, std::int64_t process) {
     json.begin_object()
         .member("ph", "X")
-        .member("name", span_label(schedule, span))
+        .member("name", span_label(layer.schedule, span))
         .member("cat", name_of(span.op))
-        .member("pid", process_of(track))
+        .member("pid", process)
         .member("tid", static_cast<std::int64_t>(track.stream))
         .member("ts", static_cast<double>(span.t0) / ns_per_us)
         .member("dur", static_cast<double>(span.t1 - span.t0) / ns_per_us)
@@ -74,6 +92,29 @@ void write_span(JsonWriter& json, const TimelineTrack& track, const Schedule& sc
     if (span.bytes > 0.0) json.member("bytes", span.bytes);
     if (span.flops > 0.0) json.member("flops", span.flops);
     json.end_object().end_object();
+}
+
+void write_events(JsonWriter& json, const TraceLayer& layer, const Processes& processes) {
+    const Timeline& timeline = layer.timeline;
+    write_names(json, timeline, processes);
+    for (const Span& span : timeline.spans) {
+        const TimelineTrack& track = timeline.tracks[span.track];
+        write_span(json, track, layer, span, processes.of(track));
+    }
+    for (const Counter& counter : timeline.counters) {
+        const std::int64_t pid = processes.of({counter.stage, 0, 0, StreamKind::compute});
+        for (std::size_t i = 0; i < counter.t.size(); ++i) {
+            json.begin_object()
+                .member("ph", "C")
+                .member("name", counter.name)
+                .member("pid", pid)
+                .member("ts", static_cast<double>(counter.t[i]) / ns_per_us)
+                .begin_object("args")
+                .member(counter.name, counter.values[i])
+                .end_object()
+                .end_object();
+        }
+    }
 }
 
 } // namespace
@@ -89,31 +130,26 @@ std::string span_label(const Schedule& s, const Span& span) {
 }
 
 std::string trace_json(const Timeline& timeline, const Schedule& schedule) {
+    return trace_json(std::vector<TraceLayer>{{timeline, schedule}});
+}
+
+std::string trace_json(const std::vector<TraceLayer>& layers) {
+    std::string origins;
+    std::int64_t dropped = 0;
+    for (const TraceLayer& layer : layers) {
+        origins += (origins.empty() ? "" : ", ") + std::string(name_of(layer.timeline.origin));
+        dropped += layer.timeline.dropped;
+    }
     JsonWriter json(Indent::compact);
     json.begin_object()
         .member("displayTimeUnit", "ms")
         .begin_object("otherData")
-        .member("origin", name_of(timeline.origin))
-        .member("dropped_spans", timeline.dropped)
+        .member("origin", origins)
+        .member("dropped_spans", dropped)
         .end_object()
         .begin_array("traceEvents");
-    write_names(json, timeline);
-    for (const Span& span : timeline.spans) {
-        write_span(json, timeline.tracks[span.track], schedule, span);
-    }
-    for (const Counter& counter : timeline.counters) {
-        const std::int64_t pid = process_of({counter.stage, 0, 0, StreamKind::compute});
-        for (std::size_t i = 0; i < counter.t.size(); ++i) {
-            json.begin_object()
-                .member("ph", "C")
-                .member("name", counter.name)
-                .member("pid", pid)
-                .member("ts", static_cast<double>(counter.t[i]) / ns_per_us)
-                .begin_object("args")
-                .member(counter.name, counter.values[i])
-                .end_object()
-                .end_object();
-        }
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        write_events(json, layers[i], Processes(i, layers.size()));
     }
     json.end_array().end_object();
     return json.str();

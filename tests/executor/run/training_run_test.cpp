@@ -9,7 +9,7 @@
 
 #include "executor/comm/threads.hpp"
 #include "executor/run/rank_facts.hpp"
-#include "executor/run/recorder.hpp"
+#include "executor/run/step_recorder.hpp"
 #include "simulator/io/json.hpp"
 #include "simulator/io/measurement.hpp"
 

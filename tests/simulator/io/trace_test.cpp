@@ -55,6 +55,35 @@ TEST(Trace, NamesProcessesAndStreamsAndHoldsEverySpan) {
     EXPECT_EQ(1U, counters.count("bytes sent per second"));
 }
 
+TEST(Trace, SeveralTimelinesStandSideBySideUnderTheirOrigin) {
+    const Simulation s = small_step();
+    Timeline measured = s.timeline;
+    measured.origin = TimelineOrigin::measured;
+    const auto json = JsonValue::parse(
+        trace_json(std::vector<TraceLayer>{{s.timeline, s.schedule}, {measured, s.schedule}}),
+        "trace");
+    ASSERT_TRUE(json);
+    EXPECT_EQ("predicted, measured", text_of(*json->find("otherData"), "origin"));
+    const JsonValue events = *json->find("traceEvents");
+    std::vector<std::pair<std::int64_t, std::string>> processes;
+    std::size_t spans = 0;
+    for (std::size_t i = 0; i < events.size(); ++i) {
+        const JsonValue event = events.at(i);
+        spans += text_of(event, "ph") == "X" ? 1U : 0U;
+        if (text_of(event, "name") == "process_name") {
+            processes.emplace_back(*event.find("pid")->as_int(),
+                                   text_of(*event.find("args"), "name"));
+        }
+    }
+    EXPECT_EQ(2 * s.timeline.spans.size(), spans);
+    std::sort(processes.begin(), processes.end());
+    ASSERT_EQ(4U, processes.size());
+    EXPECT_EQ(0U, processes[0].second.find("predicted stage 0"));
+    EXPECT_EQ(0U, processes[1].second.find("measured stage 0"));
+    EXPECT_EQ(0U, processes[2].second.find("predicted stage 1"));
+    EXPECT_EQ(0U, processes[3].second.find("measured stage 1"));
+}
+
 TEST(Trace, LabelsSayPassChunkMicroBatchAndUnit) {
     const Simulation s = small_step();
     const Span& first = s.timeline.spans.front();

@@ -1,4 +1,4 @@
-#include "executor/run/recorder.hpp"
+#include "executor/run/step_recorder.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -260,7 +260,7 @@ RankTimeline join(const std::vector<RankTimeline>& ranks, std::int64_t clock_err
     return out;
 }
 
-SpanSink SpanRecorder::sink() {
+SpanSink StepRecorder::sink() {
     return [this](const RunSpan& span) {
         const double difference = steady_seconds() - span.end;
         const std::lock_guard lock(mutex_);
@@ -272,13 +272,13 @@ SpanSink SpanRecorder::sink() {
     };
 }
 
-void SpanRecorder::begin_step() {
+void StepRecorder::begin_step() {
     const std::lock_guard lock(mutex_);
     spans_.clear();
     begin_ = steady_seconds();
 }
 
-StepSpans SpanRecorder::end_step() {
+StepSpans StepRecorder::end_step() {
     const double end = steady_seconds();
     const std::lock_guard lock(mutex_);
     last_.swap(spans_);

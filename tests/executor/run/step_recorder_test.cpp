@@ -1,4 +1,4 @@
-#include "executor/run/recorder.hpp"
+#include "executor/run/step_recorder.hpp"
 
 #include <thread>
 
@@ -131,9 +131,9 @@ TEST(RankTimeline, JoinedRanksKeepTheirTracksAndTasks) {
     EXPECT_EQ(sim::TimelineOrigin::measured, both.timeline.origin);
 }
 
-TEST(SpanRecorder, ReadsTheTrainersClockWhereverItBegins) {
+TEST(StepRecorder, ReadsTheTrainersClockWhereverItBegins) {
     constexpr double clock_zero = -1000.0; // the trainer's clock runs 1000 s ahead
-    SpanRecorder recorder;
+    StepRecorder recorder;
     const SpanSink sink = recorder.sink();
     recorder.begin_step();
     RunSpan span = task(TaskKind::forward, 0.0, 0.0);

@@ -38,7 +38,7 @@ RankTimeline timeline_of(const std::vector<RunSpan>& spans, std::int64_t rank, s
 RankTimeline join(const std::vector<RankTimeline>& ranks, std::int64_t clock_error);
 
 /// Listens to the spans of one rank's trainer, step by step. Spans may come from several threads.
-class SpanRecorder {
+class StepRecorder {
 public:
     /// What the trainer calls. The recorder outlives it.
     [[nodiscard]] SpanSink sink();
