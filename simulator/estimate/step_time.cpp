@@ -154,7 +154,7 @@ PassTime recompute_of(const UnitUse& use, const UnitTime& unit, Recompute kind) 
         case Recompute::selective:
             return use.count * unit.selective_recompute;
         case Recompute::full:
-            return use.recomputed * unit.forward;
+            return use.recomputed * unit.full_recompute;
     }
     return {};
 }
@@ -340,9 +340,9 @@ void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& 
         out.ep += n * u.ep;
         if (recompute == Recompute::full) {
             const double again = m * use.recomputed;
-            out.tp += again * u.tp_forward;
-            out.cp += again * u.cp_forward;
-            out.ep += again * u.ep_forward;
+            out.tp += again * u.tp_again;
+            out.cp += again * u.cp_again;
+            out.ep += again * u.ep_again;
         }
     }
     if (layout.pp > 1) {
