@@ -27,6 +27,9 @@ struct SweepOptions {
     int threads = 1; ///< of the kernels of each rank
     int repeats = 7; ///< of every measurement, one round over all of them after the other
     std::int64_t most_bytes = std::int64_t{64} << 20U; ///< of a collective's buffer
+    /// Kernels by the time their own thread computed, not by the clock on the wall: for a machine
+    /// that has other work to do. One thread, and no more ranks than cores.
+    bool cpu_time = false;
     std::vector<SweepModel> models;                    ///< beside a grid of shapes
     std::string device = "cpu-generic";                ///< that a rank stands for, in the catalogue
     std::string backend = "threads";                   ///< of the communicator, named in records

@@ -63,6 +63,9 @@ void describe(FieldVisitor& v, TensorRules& x) {
     field(v, {"scattered_messages", "messages cut over tp", "boundary tensors between stages"},
           x.scattered_messages);
     field(v,
+          {"loss_rows", "rows of logits", "of a fused loss that exist at a time; 0: all", false, 0},
+          x.loss_rows);
+    field(v,
           {"logits_kept", "16-bit logits kept", "copies alive through the loss backward", false, 0,
            4},
           x.logits_kept);
