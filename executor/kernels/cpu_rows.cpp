@@ -111,32 +111,51 @@ void CpuKernels<Scalar>::norm_backward(const NormShape& s, const Scalar* dy, con
 }
 
 template <class Scalar>
-void CpuKernels<Scalar>::rotate(const RotaryShape& s, bool inverse, Scalar* x) {
+void CpuKernels<Scalar>::set_angles(const RotaryShape& s) {
+    Angles& a = angles_;
+    const Index length = s.positions == nullptr
+                             ? s.length
+                             : 1 + *std::max_element(s.positions, s.positions + s.length);
+    const bool known = length <= a.length && s.rotated == a.rotated && s.base == a.base;
+    if (known) return;
     const Index half = s.rotated / 2;
-    const double sign = inverse ? -1.0 : 1.0;
-    // by position, so that each angle is computed once for all sequences and heads
-    pool_->ranges(s.length, 1, 4 * s.rows * s.heads * s.rotated, [&](Index begin, Index end) {
-        Eigen::Array<Scalar, Eigen::Dynamic, 1> cosine(half);
-        Eigen::Array<Scalar, Eigen::Dynamic, 1> sine(half);
-        Eigen::Array<Scalar, Eigen::Dynamic, 1> first(half);
-        for (Index place = begin; place < end; ++place) {
-            const Index at = s.positions != nullptr ? s.positions[place] : place;
+    a.cosine.reset(length * half);
+    a.sine.reset(length * half);
+    a.length = length;
+    a.rotated = s.rotated;
+    a.base = s.base;
+    pool_->ranges(length, 1, 64 * length * half, [&](Index begin, Index end) {
+        for (Index position = begin; position < end; ++position) {
             for (Index i = 0; i < half; ++i) {
                 const double exponent =
                     -2.0 * static_cast<double>(i) / static_cast<double>(s.rotated);
-                const double angle = static_cast<double>(at) * std::pow(s.base, exponent);
-                cosine[i] = static_cast<Scalar>(std::cos(angle));
-                sine[i] = static_cast<Scalar>(sign * std::sin(angle));
+                const double angle = static_cast<double>(position) * std::pow(s.base, exponent);
+                a.cosine[position * half + i] = static_cast<Scalar>(std::cos(angle));
+                a.sine[position * half + i] = static_cast<Scalar>(std::sin(angle));
             }
-            for (Index row = place; row < s.rows; row += s.length) {
-                for (Index head = 0; head < s.heads; ++head) {
-                    Scalar* pairs = x + row * s.stride + head * s.head_dim;
-                    auto low = array(pairs, half);
-                    auto high = array(pairs + half, half);
-                    first = low;
-                    low = first * cosine - high * sine;
-                    high = high * cosine + first * sine;
-                }
+        }
+    });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::rotate(const RotaryShape& s, bool inverse, Scalar* x) {
+    const Index half = s.rotated / 2;
+    const Scalar sign = inverse ? Scalar(-1) : Scalar(1);
+    set_angles(s);
+    pool_->ranges(s.rows, 1, 4 * s.rows * s.heads * s.rotated, [&](Index begin, Index end) {
+        Eigen::Array<Scalar, Eigen::Dynamic, 1> first(half);
+        for (Index row = begin; row < end; ++row) {
+            const Index place = row % s.length;
+            const Index position = s.positions != nullptr ? s.positions[place] : place;
+            const auto cosine = array(angles_.cosine.data() + position * half, half);
+            const auto sine = array(angles_.sine.data() + position * half, half);
+            for (Index head = 0; head < s.heads; ++head) {
+                Scalar* at = x + row * s.stride + head * s.head_dim;
+                auto low = array(at, half);
+                auto high = array(at + half, half);
+                first = low;
+                low = first * cosine - sign * (high * sine);
+                high = high * cosine + sign * (first * sine);
             }
         }
     });

@@ -87,7 +87,7 @@ public:
         out.weight = time.backward_weight;
         double again = 0.0;
         if (planned.recomputed) {
-            again = recompute == Recompute::full ? time.forward.total()
+            again = recompute == Recompute::full ? time.full_recompute.total()
                                                  : time.selective_recompute.total();
         }
         if (detail_ == Detail::units) {

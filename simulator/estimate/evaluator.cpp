@@ -127,7 +127,7 @@ ChunkPass least_pass(const LayoutParts& parts, const std::vector<UnitUse>& units
         const double forward = pass(unit.forward);
         out += use.count * forward;
         back += use.count * pass(unit.backward);
-        back += recompute == Recompute::full ? use.recomputed * forward : 0.0;
+        back += recompute == Recompute::full ? use.recomputed * pass(unit.full_recompute) : 0.0;
     }
     return {Seconds(out), Seconds(back), Seconds{}};
 }

@@ -31,7 +31,7 @@ PassTime recompute_of(const UnitUse& use, const UnitTime& unit, Recompute kind) 
         case Recompute::selective:
             return use.count * unit.selective_recompute;
         case Recompute::full:
-            return use.recomputed * unit.forward;
+            return use.recomputed * unit.full_recompute;
     }
     return {};
 }

@@ -229,9 +229,9 @@ void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& 
         out.ep += n * u.ep;
         if (recompute == Recompute::full) {
             const double again = m * use.recomputed;
-            out.tp += again * u.tp_forward;
-            out.cp += again * u.cp_forward;
-            out.ep += again * u.ep_forward;
+            out.tp += again * u.tp_again;
+            out.cp += again * u.cp_again;
+            out.ep += again * u.ep_again;
         }
     }
     if (layout.pp > 1) {
