@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -60,11 +61,19 @@ TimeKind kind_of(const RunSpan& span) {
                                            : TimeKind::dp_comm;
 }
 
-/// Who is charged first when several spans run at once: what stands inside a task, then tasks of
-/// compute, then communication beside them.
+/// Exchanges of layers block the pass they stand in; those of data parallelism may come from a
+/// thread beside it, which gathers ahead.
+bool blocks_pass(const RunSpan& span) {
+    return span.task < 0 && kind_of(span) != TimeKind::dp_comm;
+}
+
+/// Who is charged first when several spans run at once: exchanges inside passes, passes, exchanges
+/// inside the optimizer, the optimizer, then communication beside all of them.
 int rank_of(const RunSpan& span) {
-    if (is_compute(span.kind)) return 1;
-    return span.task < 0 ? 2 : 0;
+    if (span.kind == TaskKind::optimizer) return 1;
+    if (is_compute(span.kind)) return 3;
+    if (span.task >= 0) return 0;
+    return blocks_pass(span) ? 4 : 2;
 }
 
 /// The row a span is drawn on. Communication told on the stream of compute would lie over its task.
@@ -138,6 +147,37 @@ std::vector<sim::WaitCause> causes_of(const std::vector<RunSpan>& spans) {
     return out;
 }
 
+/// Spans without exchanges that are all there is to a task of communication: their bytes become
+/// its own.
+std::vector<RunSpan> without_repetition(const std::vector<RunSpan>& spans) {
+    const auto is_task = [](const RunSpan& s) { return s.task >= 0 && !is_compute(s.kind); };
+    std::vector<RunSpan> out;
+    std::vector<std::size_t> tasks; ///< of communication, in `out`, by time
+    for (const RunSpan& span : spans) {
+        if (!is_task(span)) continue;
+        tasks.push_back(out.size());
+        out.push_back(span);
+    }
+    std::sort(tasks.begin(), tasks.end(),
+              [&](std::size_t a, std::size_t b) { return out[a].begin < out[b].begin; });
+    for (const RunSpan& span : spans) {
+        if (is_task(span)) continue;
+        // the last task that began before it
+        auto after = std::upper_bound(
+            tasks.begin(), tasks.end(), span.begin,
+            [&](double begin, std::size_t task) { return begin < out[task].begin; });
+        if (span.task < 0 && after != tasks.begin()) {
+            RunSpan& task = out[*std::prev(after)];
+            if (span.end <= task.end) {
+                task.bytes += span.bytes;
+                continue;
+            }
+        }
+        out.push_back(span);
+    }
+    return out;
+}
+
 } // namespace
 
 double steady_seconds() {
@@ -201,8 +241,9 @@ double StepSpans::communication() const {
     return sum / length;
 }
 
-RankTimeline timeline_of(const std::vector<RunSpan>& spans, std::int64_t rank, std::int64_t stage,
+RankTimeline timeline_of(const std::vector<RunSpan>& all, std::int64_t rank, std::int64_t stage,
                          double begin, std::size_t most) {
+    const std::vector<RunSpan> spans = without_repetition(all);
     RankTimeline out;
     out.timeline.origin = sim::TimelineOrigin::measured;
     const std::vector<sim::WaitCause> causes = causes_of(spans);

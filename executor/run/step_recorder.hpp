@@ -10,8 +10,8 @@
 
 namespace shardplan::exec {
 
-/// Where the seconds of [begin, end] went on one rank: communication inside a task before the task,
-/// a task of compute before communication beside it, nothing at all as `overhead`. `gemm` stands
+/// Where the seconds of [begin, end] went on one rank: exchanges of a layer before the pass they
+/// stand in, a pass before communication beside it, nothing at all as `overhead`. `gemm` stands
 /// for all passes; waiting for a message of another stage is `bubble`. Adds up to end - begin.
 sim::SecondsByKind seconds_by_kind(const std::vector<RunSpan>& spans, double begin, double end);
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "executor/checkpoint/checkpoint.hpp"
 #include "executor/run/rank_facts.hpp"
 #include "executor/run/step_recorder.hpp"
 #include "simulator/io/json.hpp"
@@ -69,11 +70,16 @@ public:
         : ranks_(control_ranks), plan_(plan), names_(names), control_(control), out_(out) {}
 
     Status prepare();
+    /// Goes on where a checkpoint left off, if that is asked for and there is one.
+    Status resume(Trainer& trainer);
     Result<RunEnd> train(Trainer& trainer);
-    [[nodiscard]] StepRecorder& recorder() { return recorder_; }
 
 private:
     Result<std::vector<StepFacts>> exchange(const StepFacts& own);
+    /// One step with all that belongs to it.
+    Status step(Trainer& trainer, RunEnd& end);
+    /// After step `at`.
+    Status save(Trainer& trainer, Index at);
     void say_start();
     void say_step(const TrainStep& step, const std::vector<StepFacts>& all);
     void say_end(const RunEnd& end);
@@ -87,6 +93,8 @@ private:
     const RecordSink& out_;
 
     StepRecorder recorder_;
+    Index begins_after_ = 0; ///< step of the checkpoint; 0: from the beginning
+    Index saved_ = -1;       ///< step of the last checkpoint
     std::string date_ = today();
     std::vector<std::string> hosts_;
     ClockOffset clock_;
@@ -154,6 +162,7 @@ void Run::say_start() {
         .member("sequence", plan_.sequence)
         .member("global_batch", plan_.global_batch)
         .member("steps", control_.steps)
+        .member("begins_after_step", begins_after_)
         .member("date", date_)
         .begin_object("versions");
     for (const auto& [what, version] : names_.versions) {
@@ -199,7 +208,8 @@ void Run::say_end(const RunEnd& end) {
     json.begin_object()
         .member("event", "end")
         .member("reason", end.stopped ? "stopped" : "done")
-        .member("steps", end.steps);
+        .member("steps", end.steps)
+        .member("step", end.step);
     if (median) {
         const sim::MeasuredStep& step = m.steps[*median];
         json.member("median_step_seconds", step.seconds.value())
@@ -296,32 +306,93 @@ Result<std::optional<sim::Measurement>> Run::measure(Trainer& trainer) {
     return std::optional<sim::Measurement>(std::move(m));
 }
 
+Status Run::resume(Trainer& trainer) {
+    // Rank 0 looks: another rank might see a folder that is being made.
+    std::vector<std::int64_t> found = {0};
+    if (control_.resume && ranks_.rank() == 0) {
+        found[0] = static_cast<std::int64_t>(list_checkpoints(control_.save).size());
+    }
+    if (Status status = ranks_.broadcast(view(found), 0); !status) return status;
+    if (found[0] == 0) return sim::Done{};
+    const auto state = trainer.state();
+    const auto meta = load_checkpoint(ranks_, control_.save, state);
+    if (!meta) return meta.error();
+    const auto samples = meta->numbers.find("samples_read");
+    if (samples == meta->numbers.end()) {
+        return Error{ErrorCode::bad_input, control_.save,
+                     "the checkpoint does not say how many samples were read",
+                     "resume from one that shardplan-run-cpu saved"};
+    }
+    if (Status status = trainer.resume(meta->step, samples->second); !status) return status;
+    begins_after_ = meta->step;
+    saved_ = meta->step;
+    return sim::Done{};
+}
+
+Status Run::save(Trainer& trainer, Index at) {
+    if (saved_ == at) return sim::Done{};
+    CheckpointMeta meta;
+    meta.step = at;
+    meta.numbers["samples_read"] = trainer.samples_read();
+    meta.texts = {{"layout", names_.layout},
+                  {"model", names_.model},
+                  {"plan_hash", names_.plan_hash},
+                  {"program", names_.program}};
+    const auto state = trainer.state();
+    const auto path = save_checkpoint(ranks_, control_.save, state, meta);
+    if (!path) return path.error();
+    saved_ = at;
+    if (ranks_.rank() == 0) {
+        sim::JsonWriter json(sim::Indent::compact);
+        json.begin_object()
+            .member("event", "save")
+            .member("step", at)
+            .member("path", *path)
+            .end_object();
+        out_(json.str());
+    }
+    return sim::Done{};
+}
+
+Status Run::step(Trainer& trainer, RunEnd& end) {
+    recorder_.begin_step();
+    const auto step = trainer.step();
+    if (!step) return step.error();
+    const StepSpans spans = recorder_.end_step();
+    const RankMemory memory = trainer.memory();
+    StepFacts own{0.0, spans.length, spans.communication(), static_cast<double>(sum_of(memory.now)),
+                  static_cast<double>(sum_of(memory.peak))};
+    if (control_.stop && control_.stop()) own.stop = 1.0;
+    const auto all = exchange(own);
+    if (!all) return all.error();
+    ++end.steps;
+    end.step = step->step;
+    steps_.push_back(
+        {step->step, step->loss, sim::Seconds(largest(*all, &StepFacts::seconds)), step->tokens});
+    kinds_.push_back(spans.seconds);
+    say_step(*step, *all);
+    // A stop that comes with the last step changes nothing.
+    end.stopped = largest(*all, &StepFacts::stop) > 0.0 && end.step < control_.steps;
+    const auto due = [&](Index every) { return every > 0 && end.step % every == 0; };
+    if (due(control_.hash_every)) {
+        if (Status status = trainer.check_replicas(); !status) return status;
+    }
+    if (!control_.save.empty() && due(control_.save_every)) return save(trainer, end.step);
+    return sim::Done{};
+}
+
 Result<RunEnd> Run::train(Trainer& trainer) {
     trainer.set_spans(recorder_.sink());
     say_start();
     RunEnd end;
+    end.step = begins_after_;
     sent_before_ = trainer.sent();
-    while (end.steps < control_.steps && !end.stopped) {
-        recorder_.begin_step();
-        const auto step = trainer.step();
-        if (!step) return step.error();
-        const StepSpans spans = recorder_.end_step();
-        const RankMemory memory = trainer.memory();
-        StepFacts own{0.0, spans.length, spans.communication(),
-                      static_cast<double>(sum_of(memory.now)),
-                      static_cast<double>(sum_of(memory.peak))};
-        if (control_.stop && control_.stop()) own.stop = 1.0;
-        const auto all = exchange(own);
-        if (!all) return all.error();
-        ++end.steps;
-        steps_.push_back({step->step, step->loss, sim::Seconds(largest(*all, &StepFacts::seconds)),
-                          step->tokens});
-        kinds_.push_back(spans.seconds);
-        say_step(*step, *all);
-        end.stopped = largest(*all, &StepFacts::stop) > 0.0;
+    while (end.step < control_.steps && !end.stopped) {
+        if (Status status = step(trainer, end); !status) return status.error();
     }
-    // A stop that came with the last step changed nothing.
-    end.stopped = end.stopped && end.steps < control_.steps;
+    if (!control_.save.empty()) {
+        if (Status status = save(trainer, end.step); !status) return status.error();
+    }
     if (control_.measure) {
         auto measured = measure(trainer);
         if (!measured) return measured.error();
@@ -342,6 +413,7 @@ Result<RunEnd> run_training(Communicator& world, const TrainingPlan& plan, const
     if (Status status = run.prepare(); !status) return status.error();
     auto trainer = make(world);
     if (!trainer) return trainer.error();
+    if (Status status = run.resume(**trainer); !status) return status.error();
     return run.train(**trainer);
 }
 

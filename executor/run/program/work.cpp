@@ -54,6 +54,10 @@ Status do_work(Communicator& world, const ProgramOptions& options, const LoadedP
     control.measure = !options.measure.empty();
     control.timeline = options.timeline;
     control.stop = stop_was_asked;
+    control.hash_every = options.hash_every;
+    control.save = options.save;
+    control.save_every = options.save_every;
+    control.resume = options.resume;
     const auto make = [&](Communicator& all) {
         return Trainer::make(all, loaded.plan, std::move(*tokens));
     };

@@ -54,6 +54,14 @@ TEST(SecondsByKind, CommunicationUnderComputeIsHidden) {
     EXPECT_DOUBLE_EQ(2.0, seconds[TimeKind::dp_comm].value());
 }
 
+TEST(SecondsByKind, GatheringAheadOnAThreadOfItsOwnIsHiddenUnderThePass) {
+    const auto seconds = seconds_by_kind(
+        {task(TaskKind::forward, 0.0, 4.0), inside("shard", 1.0, 3.0), inside("tp", 3.0, 4.0)}, 0.0,
+        4.0);
+    EXPECT_DOUBLE_EQ(3.0, seconds[TimeKind::gemm].value());
+    EXPECT_DOUBLE_EQ(1.0, seconds[TimeKind::tp_comm].value());
+}
+
 TEST(SecondsByKind, WaitingForAMessageIsTheBubble) {
     const auto seconds = seconds_by_kind(
         {beside(TaskKind::receive, StreamKind::receive, 0.0, 2.0),
@@ -107,6 +115,18 @@ TEST(RankTimeline, HasATrackPerStreamInTheOrderOfTimeAndNamesTasksOnce) {
     EXPECT_EQ(out.timeline.spans[1].task, out.timeline.spans[2].task);
     EXPECT_EQ(sim::WaitCause::stream, out.timeline.spans[2].cause);
     EXPECT_EQ(sim::WaitCause::none, out.timeline.spans[0].cause);
+}
+
+TEST(RankTimeline, ExchangeThatIsATaskOfCommunicationGivesItItsBytes) {
+    RunSpan reduce = beside(TaskKind::reduce_gradient, StreamKind::reduce, 1.0, 2.0);
+    RunSpan exchange = inside("dp_cp", 1.125, 1.875);
+    exchange.stream = StreamKind::reduce;
+    exchange.bytes = 64;
+    const RankTimeline out =
+        timeline_of({exchange, reduce, task(TaskKind::forward, 0.0, 1.0)}, 0, 0, 0.0, 9);
+    ASSERT_EQ(2U, out.timeline.spans.size());
+    EXPECT_EQ(TaskKind::reduce_gradient, out.timeline.spans[1].op);
+    EXPECT_EQ(64.0, out.timeline.spans[1].bytes);
 }
 
 TEST(RankTimeline, BeyondTheBoundTheLastSpansAreDroppedAndCounted) {

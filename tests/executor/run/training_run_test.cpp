@@ -2,11 +2,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
+#include <filesystem>
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "executor/checkpoint/checkpoint.hpp"
 #include "executor/comm/threads.hpp"
 #include "executor/run/rank_facts.hpp"
 #include "executor/run/step_recorder.hpp"
@@ -34,6 +36,9 @@ public:
         span.end = steady_seconds();
         if (spans_) spans_(span);
         sent_ += 100 * (rank_ + 1);
+        for (double& w : weights_) {
+            w += rank_ + 1;
+        }
         return TrainStep{steps_, 5.0 - static_cast<double>(steps_), 0.0, 1.5, 1e-3, 64};
     }
     [[nodiscard]] const sim::Schedule& schedule() const override { return schedule_; }
@@ -53,12 +58,34 @@ public:
         return out;
     }
 
+    std::vector<TensorPart> state() override {
+        TensorPart part;
+        part.name = "weight";
+        part.scalar = Scalar::fp64;
+        part.shape = {4};
+        const Index half = static_cast<Index>(rank_) * 2;
+        part.boxes = {{{{half}, {2}}, reinterpret_cast<std::byte*>(weights_.data()), {}}};
+        return {part};
+    }
+    [[nodiscard]] Index samples_read() const override { return steps_ * 8; }
+    Status resume(Index step, Index samples_read) override {
+        EXPECT_EQ(step * 8, samples_read);
+        steps_ = step;
+        return sim::Done{};
+    }
+    Status check_replicas() override {
+        ++checks;
+        return sim::Done{};
+    }
+
     Index fails_at = 0;
+    std::atomic<int> checks = 0;
 
 private:
     int rank_;
     Index steps_ = 0;
     std::int64_t sent_ = 0;
+    std::vector<double> weights_ = {0.0, 0.0};
     sim::Schedule schedule_;
     SpanSink spans_;
 };
@@ -194,6 +221,72 @@ TEST(TrainingRun, MeasurementHoldsWhatEveryRankHeldSentAndDid) {
     const auto back = sim::parse_measurement(sim::write_measurement(m), "m.json");
     ASSERT_TRUE(back) << to_text(back.error());
     EXPECT_EQ(m, *back);
+}
+
+/// A folder of this test, gone with it.
+struct Folder {
+    std::string path = (std::filesystem::temp_directory_path() /
+                        ("shardplan-training-run-" + std::to_string(::getpid())))
+                           .string();
+    ~Folder() { std::filesystem::remove_all(path); }
+};
+
+std::vector<std::string> events(const Outcome& out) {
+    std::vector<std::string> names;
+    for (const auto& record : out.records) {
+        names.push_back(text(record, "event"));
+    }
+    return names;
+}
+
+TEST(TrainingRun, SavesAsOftenAsAskedAndOnceAtTheEnd) {
+    const Folder folder;
+    RunControl control;
+    control.steps = 5;
+    control.save = folder.path;
+    control.save_every = 2;
+    const Outcome out = run(2, control);
+    ASSERT_TRUE(out.status) << to_text(out.status.error());
+    EXPECT_EQ((std::vector<std::string>{"start", "step", "step", "save", "step", "step", "save",
+                                        "step", "save", "end"}),
+              events(out));
+    EXPECT_EQ(5.0, number(out.records[8], "step"));
+}
+
+TEST(TrainingRun, GoesOnAfterTheStepThatWasSaved) {
+    const Folder folder;
+    RunControl control;
+    control.steps = 3;
+    control.save = folder.path;
+    control.resume = true; // there is nothing yet: from the beginning
+    ASSERT_TRUE(run(2, control).status);
+    control.steps = 5;
+    const Outcome out = run(2, control);
+    ASSERT_TRUE(out.status) << to_text(out.status.error());
+    EXPECT_EQ(3.0, number(out.records[0], "begins_after_step"));
+    EXPECT_EQ(4.0, number(out.records[1], "step"));
+    EXPECT_EQ(2, out.end.steps);
+    EXPECT_EQ(5, out.end.step);
+    const Outcome again = run(2, control); // nothing is left to do
+    ASSERT_TRUE(again.status);
+    EXPECT_EQ((std::vector<std::string>{"start", "end"}), events(again));
+}
+
+TEST(TrainingRun, StoppedRunIsSavedAtItsLastStep) {
+    const Folder folder;
+    std::atomic<int> asked = 0;
+    RunControl control;
+    control.steps = 100;
+    control.save = folder.path;
+    control.stop = [&] { return ++asked == 3; };
+    const Outcome out = run(2, control);
+    ASSERT_TRUE(out.status);
+    EXPECT_EQ("save", text(out.records[out.records.size() - 2], "event"));
+    const auto meta = read_checkpoint_meta(folder.path);
+    ASSERT_TRUE(meta);
+    EXPECT_EQ(2, meta->step);
+    EXPECT_EQ(16, meta->numbers.at("samples_read"));
+    EXPECT_EQ("pp2,dp1,mb1", meta->texts.at("layout"));
 }
 
 TEST(RankFacts, TextsOfAllRanksMeetOnTheFirst) {
