@@ -95,13 +95,20 @@ std::vector<ProductShape> grid() {
 
 // --- attention -------------------------------------------------------------------------------
 
+/// Of a model's block: queries, keys and values of a token side by side.
+AttentionShape self_attention(Index sequences, Index length, Index heads, Index kv_heads,
+                              Index head_dim) {
+    const Index stride = (heads + 2 * kv_heads) * head_dim;
+    return {sequences, length, length, heads, kv_heads, head_dim, stride, stride, length, length};
+}
+
 struct AttentionNeeds {
     Index qkv = 0, out = 0, lse = 0;
 };
 
 AttentionNeeds needs_of(const AttentionShape& s) {
-    const Index tokens = s.sequences * s.length;
-    return {tokens * s.stride, tokens * s.heads * s.head_dim, tokens * s.heads};
+    const Index tokens = s.sequences * s.queries;
+    return {tokens * s.query_stride, tokens * s.heads * s.head_dim, tokens * s.heads};
 }
 
 SweepCase attention_case(Kernels<float>& kernels, const AttentionShape& s, bool backward) {
@@ -109,7 +116,7 @@ SweepCase attention_case(Kernels<float>& kernels, const AttentionShape& s, bool 
     const Index q = s.heads * s.head_dim;
     const Index kv = s.kv_heads * s.head_dim;
     const auto pairs =
-        static_cast<double>(s.sequences * s.heads * s.length) * static_cast<double>(s.length) / 2.0;
+        static_cast<double>(s.sequences * s.heads * s.queries) * static_cast<double>(s.keys) / 2.0;
     // the convention of kernel records: half of all pairs, 2.5 times as much backward
     const double counted = (backward ? 10.0 : 4.0) * pairs * static_cast<double>(s.head_dim);
     SweepCase out;
@@ -132,7 +139,7 @@ SweepCase attention_case(Kernels<float>& kernels, const AttentionShape& s, bool 
     };
     out.describe = [s, counted](sim::JsonWriter& json, double seconds) {
         json.member("batch", s.sequences).member("heads", s.heads).member("kv_heads", s.kv_heads);
-        json.member("seq_q", s.length).member("seq_k", s.length).member("head_dim", s.head_dim);
+        json.member("seq_q", s.queries).member("seq_k", s.keys).member("head_dim", s.head_dim);
         json.member("causal", true).member("flops_counted", "causal-half");
         json.member("tflops", counted / seconds * 1e-12);
     };
@@ -265,26 +272,19 @@ SweepCase rope_case(Kernels<float>& kernels, RotaryShape s) {
         [&kernels, s](Places& p) { kernels.rotate(s, false, p.take(s.rows * s.stride)); });
 }
 
-/// The head's products run inside; what they take is subtracted where it is fitted.
+/// Everything of the loss but the head's products.
 SweepCase loss_case(Kernels<float>& kernels, const LossShape& s) {
-    const double logits = static_cast<double>(s.rows * s.vocab);
-    const double flops = 6.0 * logits * static_cast<double>(s.hidden);
-    SweepCase out = plain_case(
-        "loss", s.rows, s.vocab, 16.0 * logits,
-        room({s.rows * s.hidden, s.rows * s.hidden, s.vocab * s.hidden, s.vocab * s.hidden}),
-        [&kernels, s](Places& p) {
-            const float* x = p.take(s.rows * s.hidden);
-            float* const dx = p.take(s.rows * s.hidden);
-            const float* head = p.take(s.vocab * s.hidden);
-            std::vector<Token> targets(static_cast<std::size_t>(s.rows), 1);
-            kernels.cross_entropy(s, x, head, targets, 1e-6, dx, p.take(s.vocab * s.hidden));
-        });
-    out.work += flops / rough_flops;
-    out.describe = [s, logits](sim::JsonWriter& json, double /*seconds*/) {
-        json.member("rows", s.rows).member("width", s.vocab).member("bytes", 16.0 * logits);
-        json.member("hidden", s.hidden).member("chunk", s.chunk);
-    };
-    return out;
+    const Index logits = s.rows * s.vocab;
+    return plain_case("loss", s.rows, s.vocab, 16.0 * static_cast<double>(logits),
+                      room({logits, s.rows, s.rows, s.rows}), [&kernels, s, logits](Places& p) {
+                          float* const x = p.take(logits);
+                          float* const top = p.take(s.rows);
+                          float* const sums = p.take(s.rows);
+                          const std::vector<Token> targets(static_cast<std::size_t>(s.rows), 1);
+                          kernels.loss_top(s, x, top);
+                          kernels.loss_sums(s, targets, top, x, sums, p.take(s.rows));
+                          kernels.loss_gradient(s, targets, 1.0, sums, x);
+                      });
 }
 
 /// A call of an operator that has nothing to do.
@@ -324,9 +324,8 @@ void add_block(const SweepModel& model, const sim::BlockKind& kind, Index hidden
         if (multiplies(op.kind)) shapes.products.emplace(op.gemm.m, op.gemm.n, op.gemm.k);
     }
     const sim::Attention& a = kind.attention;
-    const Index width = (a.heads + 2 * a.kv_heads) * a.qk_head_dim;
     shapes.attention.push_back(
-        {model.micro_batch, model.sequence, a.heads, a.kv_heads, a.qk_head_dim, width});
+        self_attention(model.micro_batch, model.sequence, a.heads, a.kv_heads, a.qk_head_dim));
     const Index tokens = model.micro_batch * model.sequence;
     shapes.rows.emplace(tokens, hidden);
     shapes.rows.emplace(tokens, kind.ffn.width);
@@ -339,7 +338,7 @@ Shapes shapes_of(const SweepOptions& options) {
     }
     for (const Index head_dim : {32, 64, 128}) {
         for (const Index length : {64, 128, 256, 512, 1024}) {
-            shapes.attention.push_back({1, length, 4, 4, head_dim, 12 * head_dim});
+            shapes.attention.push_back(self_attention(1, length, 4, 4, head_dim));
         }
     }
     for (const Index rows : {128, 512, 2048}) {
@@ -350,7 +349,7 @@ Shapes shapes_of(const SweepOptions& options) {
     }
     shapes.rows.emplace(4096, 2048);
     for (const Index vocab : {1024, 8192, 32768}) {
-        shapes.losses.push_back({256, 64, vocab, 256});
+        shapes.losses.push_back({256, vocab});
     }
     for (const SweepModel& model : options.models) {
         const sim::Part& trunk = *sim::trunk_of(model.spec);
@@ -358,8 +357,7 @@ Shapes shapes_of(const SweepOptions& options) {
             add_block(model, kind, trunk.hidden, shapes);
         }
         const Index tokens = model.micro_batch * model.sequence;
-        shapes.losses.push_back(
-            {std::min<Index>(tokens, 256), trunk.hidden, model.spec.embedding.vocab, 256});
+        shapes.losses.push_back({std::min<Index>(tokens, 256), model.spec.embedding.vocab});
     }
     return shapes;
 }
