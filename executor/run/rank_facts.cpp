@@ -34,30 +34,6 @@ double timed_chain(std::int64_t length) {
 
 } // namespace
 
-Result<std::vector<std::string>> gather_texts(Communicator& ranks, const std::string& own) {
-    const std::vector<std::int64_t> size = {static_cast<std::int64_t>(own.size())};
-    std::vector<std::int64_t> sizes(static_cast<std::size_t>(ranks.size()));
-    if (Status status = ranks.all_gather(const_view(size), view(sizes)); !status) {
-        return status.error();
-    }
-    if (ranks.rank() != 0) {
-        if (own.empty()) return std::vector<std::string>{};
-        const Status status = ranks.send(const_view(std::span<const char>(own)), 0);
-        if (!status) return status.error();
-        return std::vector<std::string>{};
-    }
-    std::vector<std::string> out = {own};
-    for (int r = 1; r < ranks.size(); ++r) {
-        std::string text(static_cast<std::size_t>(sizes[static_cast<std::size_t>(r)]), '\0');
-        if (!text.empty()) {
-            const Status status = ranks.receive(view(std::span<char>(text)), r);
-            if (!status) return status.error();
-        }
-        out.push_back(std::move(text));
-    }
-    return out;
-}
-
 std::string host_name() {
     std::array<char, host_bytes> name{};
     if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";

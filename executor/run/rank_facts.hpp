@@ -9,9 +9,6 @@
 /// What ranks tell one another about themselves around a run.
 namespace shardplan::exec {
 
-/// The own texts of all ranks, on rank 0; nothing elsewhere. Every rank calls it.
-Result<std::vector<std::string>> gather_texts(Communicator& ranks, const std::string& own);
-
 /// This machine's name.
 std::string host_name();
 /// The machine of each rank, on every rank. Every rank calls it.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "executor/checkpoint/checkpoint.hpp"
+#include "executor/comm/agree.hpp"
 #include "executor/run/rank_facts.hpp"
 #include "executor/run/step_recorder.hpp"
 #include "simulator/io/json.hpp"
