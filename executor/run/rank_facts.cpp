@@ -34,48 +34,10 @@ double timed_chain(std::int64_t length) {
 
 } // namespace
 
-Result<std::vector<std::string>> gather_texts(Communicator& ranks, const std::string& own) {
-    const std::vector<std::int64_t> size = {static_cast<std::int64_t>(own.size())};
-    std::vector<std::int64_t> sizes(static_cast<std::size_t>(ranks.size()));
-    if (Status status = ranks.all_gather(const_view(size), view(sizes)); !status) {
-        return status.error();
-    }
-    if (ranks.rank() != 0) {
-        if (own.empty()) return std::vector<std::string>{};
-        const Status status = ranks.send(const_view(std::span<const char>(own)), 0);
-        if (!status) return status.error();
-        return std::vector<std::string>{};
-    }
-    std::vector<std::string> out = {own};
-    for (int r = 1; r < ranks.size(); ++r) {
-        std::string text(static_cast<std::size_t>(sizes[static_cast<std::size_t>(r)]), '\0');
-        if (!text.empty()) {
-            const Status status = ranks.receive(view(std::span<char>(text)), r);
-            if (!status) return status.error();
-        }
-        out.push_back(std::move(text));
-    }
-    return out;
-}
-
 std::string host_name() {
     std::array<char, host_bytes> name{};
     if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
     return name.data();
-}
-
-Result<std::vector<std::string>> hosts_of(Communicator& ranks) {
-    std::string own = host_name();
-    own.resize(host_bytes, '\0');
-    std::string all(host_bytes * static_cast<std::size_t>(ranks.size()), '\0');
-    const Status status =
-        ranks.all_gather(const_view(std::span<const char>(own)), view(std::span<char>(all)));
-    if (!status) return status.error();
-    std::vector<std::string> out;
-    for (std::size_t at = 0; at < all.size(); at += host_bytes) {
-        out.emplace_back(all.substr(at, host_bytes).c_str());
-    }
-    return out;
 }
 
 Result<ClockOffset> clock_against_first(Communicator& ranks,

@@ -9,14 +9,8 @@
 /// What ranks tell one another about themselves around a run.
 namespace shardplan::exec {
 
-/// The own texts of all ranks, on rank 0; nothing elsewhere. Every rank calls it.
-Result<std::vector<std::string>> gather_texts(Communicator& ranks, const std::string& own);
-
 /// This machine's name.
 std::string host_name();
-/// The machine of each rank, on every rank. Every rank calls it.
-Result<std::vector<std::string>> hosts_of(Communicator& ranks);
-
 /// A rank's steady clock against that of rank 0.
 struct ClockOffset {
     double seconds = 0.0; ///< to be added to this rank's times
