@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "executor/checkpoint/agree.hpp"
+#include "executor/comm/agree.hpp"
 #include "executor/checkpoint/checkpoint.hpp"
 #include "executor/checkpoint/directory.hpp"
 #include "executor/checkpoint/index.hpp"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <system_error>
 
-#include "executor/checkpoint/agree.hpp"
+#include "executor/comm/agree.hpp"
 #include "executor/checkpoint/checkpoint.hpp"
 #include "executor/checkpoint/directory.hpp"
 #include "executor/checkpoint/index.hpp"

@@ -1,11 +1,16 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
+#include "executor/kernels/buffer.hpp"
 #include "executor/kernels/kernels.hpp"
 #include "executor/kernels/thread_pool.hpp"
 
 namespace shardplan::exec {
+
+/// The vector instructions that the kernels were built for: "AVX512, FMA, AVX2, AVX".
+std::string kernel_instructions();
 
 /// Kernels on the processor: products by Eigen, everything split over a pool of threads. For a
 /// fixed number of threads the same input gives the same bits. Its members are instantiated for
@@ -61,9 +66,9 @@ public:
                    Scalar* y) override;
     void combine(const RouterShape& shape, Index width, const Routing& routing,
                  const Scalar* weights, const Scalar* sorted, Scalar* y) override;
-    void combine_backward(const RouterShape& shape, Index width, const Routing& routing,
-                          const Scalar* weights, const Scalar* sorted, const Scalar* dy,
-                          Scalar* dweights, Scalar* dsorted) override;
+    void row_products(Index rows, Index width, const Scalar* a, const Scalar* b,
+                      Scalar* products) override;
+    void scale_rows(Index rows, Index width, const Scalar* factors, Scalar* x) override;
     double square_sum(Index count, const Scalar* x) override;
     void adamw(const AdamWStep& step, Index count, Scalar factor, const Scalar* gradient,
                Scalar* parameter, Scalar* first, Scalar* second) override;
@@ -71,7 +76,17 @@ public:
              const Scalar* gradient, Scalar* parameter, Scalar* velocity) override;
 
 private:
+    /// Cosines and sines of every position and pair, as the last rotation had them: they are the
+    /// same for all blocks, and take longer than the rotation.
+    struct Angles {
+        Index length = 0, rotated = 0;
+        double base = 0.0;
+        Buffer<Scalar> cosine, sine; ///< length x rotated / 2
+    };
+    void set_angles(const RotaryShape& shape);
+
     std::unique_ptr<ThreadPool> pool_;
+    Angles angles_;
 };
 
 } // namespace shardplan::exec

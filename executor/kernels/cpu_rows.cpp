@@ -12,6 +12,18 @@ namespace {
 /// Columns that one thread sums: whole cache lines.
 constexpr Index column_step = 64;
 
+template <class Scalar>
+struct RowStatistics {
+    Scalar mean = 0;
+    Scalar inverse = 0; ///< reciprocal deviation
+};
+template <class Scalar>
+RowStatistics<Scalar> statistics_of(const NormShape& s, const Scalar* stats, Index row) {
+    const Scalar* kept = stats + row * s.statistics();
+    if (s.kind == sim::NormKind::layernorm) return {kept[0], kept[1]};
+    return {Scalar(0), kept[0]};
+}
+
 } // namespace
 
 template <class Scalar>
@@ -68,8 +80,9 @@ void CpuKernels<Scalar>::norm_forward(const NormShape& s, const Scalar* x, const
             const Scalar mean = s.kind == sim::NormKind::layernorm ? in.sum() / width : Scalar(0);
             const Scalar square = (in - mean).square().sum() / width;
             const Scalar inverse = Scalar(1) / std::sqrt(square + static_cast<Scalar>(s.epsilon));
-            stats[2 * r] = mean;
-            stats[2 * r + 1] = inverse;
+            Scalar* kept = stats + r * s.statistics();
+            if (s.kind == sim::NormKind::layernorm) *kept++ = mean;
+            *kept = inverse;
             out = (in - mean) * inverse;
             if (scale != nullptr) out *= array(scale, s.width);
             if (shift != nullptr) out += array(shift, s.width);
@@ -86,8 +99,9 @@ void CpuKernels<Scalar>::norm_backward(const NormShape& s, const Scalar* dy, con
         Eigen::Array<Scalar, Eigen::Dynamic, 1> normed(s.width);
         Eigen::Array<Scalar, Eigen::Dynamic, 1> g(s.width);
         for (Index r = begin; r < end; ++r) {
-            const Scalar inverse = stats[2 * r + 1];
-            normed = (array(x + r * s.width, s.width) - stats[2 * r]) * inverse;
+            const RowStatistics<Scalar> row = statistics_of(s, stats, r);
+            const Scalar inverse = row.inverse;
+            normed = (array(x + r * s.width, s.width) - row.mean) * inverse;
             g = array(dy + r * s.width, s.width);
             if (scale != nullptr) g *= array(scale, s.width);
             const Scalar along = (g * normed).sum() / width;
@@ -100,10 +114,10 @@ void CpuKernels<Scalar>::norm_backward(const NormShape& s, const Scalar* dy, con
         const Index columns = end - begin;
         for (Index r = 0; r < s.rows; ++r) {
             const auto g = array(dy + r * s.width + begin, columns);
+            const RowStatistics<Scalar> row = statistics_of(s, stats, r);
             if (dscale != nullptr) {
                 array(dscale + begin, columns) +=
-                    g *
-                    ((array(x + r * s.width + begin, columns) - stats[2 * r]) * stats[2 * r + 1]);
+                    g * ((array(x + r * s.width + begin, columns) - row.mean) * row.inverse);
             }
             if (dshift != nullptr) array(dshift + begin, columns) += g;
         }
@@ -111,32 +125,51 @@ void CpuKernels<Scalar>::norm_backward(const NormShape& s, const Scalar* dy, con
 }
 
 template <class Scalar>
-void CpuKernels<Scalar>::rotate(const RotaryShape& s, bool inverse, Scalar* x) {
+void CpuKernels<Scalar>::set_angles(const RotaryShape& s) {
+    Angles& a = angles_;
+    const Index length = s.positions == nullptr
+                             ? s.length
+                             : 1 + *std::max_element(s.positions, s.positions + s.length);
+    const bool known = length <= a.length && s.rotated == a.rotated && s.base == a.base;
+    if (known) return;
     const Index half = s.rotated / 2;
-    const double sign = inverse ? -1.0 : 1.0;
-    // by position, so that each angle is computed once for all sequences and heads
-    pool_->ranges(s.length, 1, 4 * s.rows * s.heads * s.rotated, [&](Index begin, Index end) {
-        Eigen::Array<Scalar, Eigen::Dynamic, 1> cosine(half);
-        Eigen::Array<Scalar, Eigen::Dynamic, 1> sine(half);
-        Eigen::Array<Scalar, Eigen::Dynamic, 1> first(half);
-        for (Index place = begin; place < end; ++place) {
-            const Index at = s.positions != nullptr ? s.positions[place] : place;
+    a.cosine.reset(length * half);
+    a.sine.reset(length * half);
+    a.length = length;
+    a.rotated = s.rotated;
+    a.base = s.base;
+    pool_->ranges(length, 1, 64 * length * half, [&](Index begin, Index end) {
+        for (Index position = begin; position < end; ++position) {
             for (Index i = 0; i < half; ++i) {
                 const double exponent =
                     -2.0 * static_cast<double>(i) / static_cast<double>(s.rotated);
-                const double angle = static_cast<double>(at) * std::pow(s.base, exponent);
-                cosine[i] = static_cast<Scalar>(std::cos(angle));
-                sine[i] = static_cast<Scalar>(sign * std::sin(angle));
+                const double angle = static_cast<double>(position) * std::pow(s.base, exponent);
+                a.cosine[position * half + i] = static_cast<Scalar>(std::cos(angle));
+                a.sine[position * half + i] = static_cast<Scalar>(std::sin(angle));
             }
-            for (Index row = place; row < s.rows; row += s.length) {
-                for (Index head = 0; head < s.heads; ++head) {
-                    Scalar* pairs = x + row * s.stride + head * s.head_dim;
-                    auto low = array(pairs, half);
-                    auto high = array(pairs + half, half);
-                    first = low;
-                    low = first * cosine - high * sine;
-                    high = high * cosine + first * sine;
-                }
+        }
+    });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::rotate(const RotaryShape& s, bool inverse, Scalar* x) {
+    const Index half = s.rotated / 2;
+    const Scalar sign = inverse ? Scalar(-1) : Scalar(1);
+    set_angles(s);
+    pool_->ranges(s.rows, 1, 4 * s.rows * s.heads * s.rotated, [&](Index begin, Index end) {
+        Eigen::Array<Scalar, Eigen::Dynamic, 1> first(half);
+        for (Index row = begin; row < end; ++row) {
+            const Index place = row % s.length;
+            const Index position = s.positions != nullptr ? s.positions[place] : place;
+            const auto cosine = array(angles_.cosine.data() + position * half, half);
+            const auto sine = array(angles_.sine.data() + position * half, half);
+            for (Index head = 0; head < s.heads; ++head) {
+                Scalar* at = x + row * s.stride + head * s.head_dim;
+                auto low = array(at, half);
+                auto high = array(at + half, half);
+                first = low;
+                low = first * cosine - sign * (high * sine);
+                high = high * cosine + sign * (first * sine);
             }
         }
     });

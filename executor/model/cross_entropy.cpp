@@ -5,38 +5,61 @@
 
 namespace shardplan::exec {
 
+namespace {
+
+/// Rows between whose three steps the logits stay in the second cache, where no exchange asks for
+/// all of them at once.
+constexpr Index cached_rows = 8;
+
+} // namespace
+
 /// Source of the exchanges: Megatron-LM (Shoeybi et al. 2019, arXiv 1909.08053), section 3.
 template <class Scalar>
-double CrossEntropy<Scalar>::run(const Scalar* x, const Scalar* head,
-                                 std::span<const Token> targets, double factor, Scalar* dx,
-                                 Scalar* dhead) const {
-    const Index step = std::min(chunk, rows);
+double CrossEntropy<Scalar>::softmax(Index rows_now, std::span<const Token> targets, double factor,
+                                     bool differentiates, Scalar* logits, Scalar* found) const {
     const bool split = links->share().tp.parts > 1;
-    Scratch<Scalar> logits(*arena, step * vocab);
-    Scratch<Scalar> found(*arena, 3 * step); // maxima, sums, logits of the targets
-    Scalar* top = found.data();
+    const Index step = split ? rows_now : std::min(rows_now, cached_rows);
     double loss = 0.0;
-    for (Index first_row = 0; first_row < rows; first_row += step) {
-        const Index now = std::min(step, rows - first_row);
+    for (Index row = 0; row < rows_now; row += step) {
+        const Index now = std::min(step, rows_now - row);
         const LossShape shape{now, vocab, first};
         const std::span<const Token> wanted =
-            targets.subspan(static_cast<std::size_t>(first_row), static_cast<std::size_t>(now));
-        const Scalar* in = x + first_row * hidden;
+            targets.subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(now));
+        Scalar* at = logits + row * vocab;
+        Scalar* top = found;
         Scalar* sums = top + now;
         Scalar* chosen = sums + now;
-        kernels->product(ProductForm::nt, {now, vocab, hidden}, in, head, logits.data(), false);
-        kernels->loss_top(shape, logits.data(), top);
+        kernels->loss_top(shape, at, top);
         if (split) links->all_reduce(sim::Group::tp, top, now, ReduceOp::max);
-        kernels->loss_sums(shape, wanted, top, logits.data(), sums, chosen);
+        kernels->loss_sums(shape, wanted, top, at, sums, chosen);
         if (split) links->all_reduce(sim::Group::tp, sums, 2 * now);
         for (Index r = 0; r < now; ++r) {
             loss += static_cast<double>(top[r]) + std::log(static_cast<double>(sums[r])) -
                     static_cast<double>(chosen[r]);
         }
+        if (differentiates) kernels->loss_gradient(shape, wanted, factor, sums, at);
+    }
+    return loss;
+}
+
+template <class Scalar>
+double CrossEntropy<Scalar>::run(const Scalar* x, const Scalar* head,
+                                 std::span<const Token> targets, double factor, Scalar* dx,
+                                 Scalar* dhead) const {
+    const Index step = std::min(chunk, rows);
+    Scratch<Scalar> logits(*arena, step * vocab);
+    Scratch<Scalar> found(*arena, 3 * step); // maxima, sums, logits of the targets
+    double loss = 0.0;
+    for (Index row = 0; row < rows; row += step) {
+        const Index now = std::min(step, rows - row);
+        const Scalar* in = x + row * hidden;
+        kernels->product(ProductForm::nt, {now, vocab, hidden}, in, head, logits.data(), false);
+        loss += softmax(
+            now, targets.subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(now)),
+            factor, dx != nullptr, logits.data(), found.data());
         if (dx == nullptr) continue;
-        kernels->loss_gradient(shape, wanted, factor, sums, logits.data());
         kernels->product(ProductForm::nn, {now, hidden, vocab}, logits.data(), head,
-                         dx + first_row * hidden, false);
+                         dx + row * hidden, false);
         kernels->product(ProductForm::tn, {vocab, hidden, now}, logits.data(), in, dhead, true);
     }
     return loss;

@@ -23,6 +23,11 @@ struct CrossEntropy {
     /// logits are there: dx is overwritten with this rank's part of the vocabulary's share in it.
     double run(const Scalar* x, const Scalar* head, std::span<const Token> targets, double factor,
                Scalar* dx, Scalar* dhead) const;
+
+private:
+    /// Loss of the rows of a chunk; with `differentiates` logits become their gradient.
+    double softmax(Index rows_now, std::span<const Token> targets, double factor,
+                   bool differentiates, Scalar* logits, Scalar* found) const;
 };
 
 } // namespace shardplan::exec

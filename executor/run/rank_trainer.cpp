@@ -128,6 +128,7 @@ RankTrainer<Scalar>::RankTrainer(Communicator& world, const TrainingPlan& plan, 
             gathers_.push_back(&task);
         }
     }
+    sent_before_ = sent();
 }
 
 template <class Scalar>
@@ -195,6 +196,9 @@ std::array<std::int64_t, sim::group_count> RankTrainer<Scalar>::sent() const {
     for (const Communicator* communicator : shared_->communicators()) {
         const auto group = sim::enum_from<sim::Group>(communicator->name());
         add(static_cast<std::size_t>(group.value_or(sim::Group::dp)), *communicator);
+    }
+    for (std::size_t g = 0; g < sim::group_count; ++g) {
+        bytes[g] -= sent_before_[g];
     }
     return bytes;
 }

@@ -74,6 +74,7 @@ private:
     std::vector<bool> done_; ///< by task: of this step
     bool reduced_ = false;   ///< all that the step adds up
     Index samples_read_ = 0;
+    std::array<std::int64_t, sim::group_count> sent_before_{}; ///< while this was made
 };
 
 } // namespace shardplan::exec

@@ -111,7 +111,7 @@ public:
     /// Errors, on every rank: the first parameter whose copies differ between ranks that should
     /// hold the same, and those ranks. Every rank calls it.
     virtual Status check_replicas() = 0;
-    /// Bytes this rank has sent by group since the start.
+    /// Bytes this rank has sent by group since the trainer was made.
     [[nodiscard]] virtual std::array<std::int64_t, sim::group_count> sent() const = 0;
 
 protected:

@@ -9,6 +9,7 @@
 
 #include "executor/checkpoint/agree.hpp"
 #include "executor/checkpoint/checkpoint.hpp"
+#include "executor/comm/agree.hpp"
 #include "executor/run/rank_facts.hpp"
 #include "executor/run/step_recorder.hpp"
 #include "simulator/io/json.hpp"

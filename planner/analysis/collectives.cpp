@@ -6,6 +6,7 @@
 
 #include "planner/analysis/reproduce.hpp"
 #include "planner/analysis/reproduce_notes.hpp"
+#include "planner/import/collective_file.hpp"
 #include "simulator/io/apply_calibration.hpp"
 #include "simulator/units/in_quotes.hpp"
 
@@ -69,7 +70,7 @@ Result<CollectiveReproducer> CollectiveReproducer::make(std::optional<sim::Clust
 
 const sim::NodeTemplate* CollectiveReproducer::typical_node(const std::string& device) const {
     if (machine_) {
-        return &machine_->node_groups.front().node;
+        return &nodes_with(*machine_, device, catalogue_.devices);
     }
     for (const sim::Cluster& cluster : clusters_) {
         for (const sim::NodeGroup& group : cluster.node_groups) {
@@ -82,16 +83,30 @@ const sim::NodeTemplate* CollectiveReproducer::typical_node(const std::string& d
 }
 
 /// The machine in place of a cluster put together from a record, where the ranks take its nodes as
-/// they are: all of each, or some of one. What else is on a machine than networks plays no part.
-sim::Cluster CollectiveReproducer::on_machine(sim::Cluster cluster, bool one_node) const {
-    const sim::NodeTemplate& node = machine_->node_groups.front().node;
+/// they are: all of each, or some of one; over all of the machine, all its node groups. What else
+/// is on a machine than networks plays no part.
+Result<sim::Cluster> CollectiveReproducer::on_machine(sim::Cluster cluster,
+                                                      const std::string& device,
+                                                      bool one_node) const {
+    const sim::NodeTemplate& node = nodes_with(*machine_, device, catalogue_.devices);
     sim::NodeTemplate& built = cluster.node_groups.front().node;
     cluster.devices = machine_->devices;
     if (one_node ? built.devices <= node.devices : built.devices == node.devices) {
         built = node;
     }
-    if (!one_node) {
-        cluster.fabric = machine_->fabric;
+    if (one_node) {
+        return cluster;
+    }
+    if (machine_->node_groups.size() > 1 && device_count(cluster) == device_count(*machine_)) {
+        cluster.node_groups = machine_->node_groups;
+    }
+    cluster.fabric = machine_->fabric;
+    if (!cluster.fabric.torus.empty() && node_count(cluster) != node_count(*machine_)) {
+        auto part = sim::resize(*machine_, node_count(cluster) * node.devices, "--cluster");
+        if (!part) {
+            return part.error();
+        }
+        cluster.fabric = part->fabric;
     }
     return cluster;
 }
@@ -125,10 +140,13 @@ Result<CollectiveSetup> CollectiveReproducer::reproduce(const sim::CollectiveRec
     if (!cluster) {
         return cluster.error();
     }
-    sim::NodeTemplate& node = cluster->node_groups.front().node;
     if (machine_) {
-        cluster = on_machine(std::move(*cluster), one_node);
-    } else if (typical != nullptr && one_node && is_mesh(node.scaleup.kind) &&
+        cluster = on_machine(std::move(*cluster), name, one_node);
+        if (!cluster) {
+            return cluster.error();
+        }
+    } else if (sim::NodeTemplate& node = cluster->node_groups.front().node;
+               typical != nullptr && one_node && is_mesh(node.scaleup.kind) &&
                typical->scaleup.kind == node.scaleup.kind && typical->devices >= node.devices) {
         // which links a group of ranks has depends on the whole node
         node = *typical;

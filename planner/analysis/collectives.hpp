@@ -90,7 +90,9 @@ public:
 private:
     CollectiveReproducer() = default;
     [[nodiscard]] const sim::NodeTemplate* typical_node(const std::string& device) const;
-    [[nodiscard]] sim::Cluster on_machine(sim::Cluster cluster, bool one_node) const;
+    [[nodiscard]] sim::Result<sim::Cluster> on_machine(sim::Cluster cluster,
+                                                       const std::string& device,
+                                                       bool one_node) const;
 
     sim::Catalogue catalogue_;
     std::vector<sim::Cluster> clusters_;

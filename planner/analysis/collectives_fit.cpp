@@ -316,7 +316,7 @@ Result<FabricFit> fit_fabric(const CollectiveReproducer& reproducer,
         return knobs.error();
     }
     for (const Shape& shape : *shapes) {
-        const std::int64_t nodes = shape.setup.scenario.cluster.node_groups.front().count;
+        const std::int64_t nodes = node_count(shape.setup.scenario.cluster);
         const FitShape one{nodes, shape.setup.path().ranks};
         if (std::find(out.shapes.begin(), out.shapes.end(), one) == out.shapes.end()) {
             out.shapes.push_back(one);

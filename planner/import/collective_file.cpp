@@ -47,13 +47,15 @@ class Completer {
 public:
     /// `ranks`: of the log as a whole, for rows that do not tell; 0: none does.
     Completer(CollectiveFile& file, const TimedMachine& machine, std::int64_t ranks)
-        : path_(file.path), machine_(machine), notes_(file.assumptions), inferred_(ranks) {
-        if (machine.cluster) {
-            node_ = &machine.cluster->node_groups.front().node;
-        }
-    }
+        : path_(file.path), machine_(machine), notes_(file.assumptions), inferred_(ranks) {}
 
     sim::Status complete(CollectiveRecord& record, bool is_log) {
+        if (machine_.cluster) {
+            const std::string product = record.device.value_or("");
+            node_ =
+                &nodes_with(*machine_.cluster, machine_.device.empty() ? product : machine_.device,
+                            machine_.catalogue);
+        }
         for (const auto step :
              {&Completer::collective, &Completer::device, &Completer::ranks, &Completer::network}) {
             if (const sim::Status status = (this->*step)(record, is_log); !status) {
@@ -310,9 +312,20 @@ sim::Result<CollectiveFile> parse_collectives(std::string_view text, const std::
     return out;
 }
 
+const sim::NodeTemplate& nodes_with(const sim::Cluster& cluster, const std::string& device,
+                                    const std::vector<sim::Device>& catalogue) {
+    for (const sim::NodeGroup& group : cluster.node_groups) {
+        if (!device.empty() && same_product(group.node.device, device, catalogue)) {
+            return group.node;
+        }
+    }
+    return cluster.node_groups.front().node;
+}
+
 sim::Status complete_collectives(CollectiveFile& file, const TimedMachine& machine) {
     if (machine.cluster && !machine.device.empty()) {
-        const std::string& own = machine.cluster->node_groups.front().node.device;
+        const std::string& own =
+            nodes_with(*machine.cluster, machine.device, machine.catalogue).device;
         if (!same_product(own, machine.device, machine.catalogue)) {
             return Error{ErrorCode::bad_input, "--device " + machine.device,
                          "the devices of --cluster are " + in_quotes(own), "leave --device out"};

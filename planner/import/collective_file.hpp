@@ -34,7 +34,7 @@ sim::Result<CollectiveFile> parse_collectives(std::string_view text, const std::
 
 /// The machine that timings were taken on, as a person names it.
 struct TimedMachine {
-    std::optional<sim::Cluster> cluster; ///< as in --cluster; the first node group counts
+    std::optional<sim::Cluster> cluster; ///< as in --cluster
     /// As in --device: what the devices are without a cluster; with one, that it is meant although
     /// the timings name another product.
     std::string device;
@@ -42,6 +42,11 @@ struct TimedMachine {
     std::string collective;           ///< as in --collective
     std::vector<sim::Device> catalogue;
 };
+
+/// The nodes of a cluster that timings on `device` were taken on: the first node group with this
+/// product, or the first of all.
+const sim::NodeTemplate& nodes_with(const sim::Cluster& cluster, const std::string& device,
+                                    const std::vector<sim::Device>& catalogue);
 
 /// Gives the records what they lack: device, ranks, nodes, links and network. Records of logs share
 /// the machine's name as their system; other records keep theirs.

@@ -180,6 +180,11 @@ void add_linear(const OpContext& c, const LinearShape& s, OpList& out) {
         op.kernels_forward += 1;
         op.kernels_backward += 1;
     }
+    if (c.stack.tensors.residual_begins_product && s.bias && s.split != Split::row) {
+        // written where the product adds to it; a map into the residual stream finds it there
+        op.traffic_forward += tokens * n * c.element;
+        op.kernels_forward += 1;
+    }
     if (c.resolved.method.kind == MethodKind::qlora) {
         // the frozen 4-bit weights are unpacked before each of the two products
         const double unpack = weights * (bytes_per_element(Dtype::nf4) + c.element);
@@ -261,6 +266,12 @@ void add_residual(const OpContext& c, std::string_view name, OpList& out) {
     op.traffic_backward = 3.0 * bytes + mask;
     op.kernels_forward = 1;
     op.kernels_backward = 1;
+    if (c.stack.tensors.residual_begins_product) {
+        // copied to where the product adds to it; backward nothing is left to do
+        op.traffic_forward = 2.0 * bytes + mask;
+        op.traffic_backward = mask;
+        op.kernels_backward = dropout ? 1 : 0;
+    }
     if (dropout) {
         if (!c.fusion.elementwise) {
             op.traffic_forward += 2.0 * bytes;
@@ -298,6 +309,7 @@ void add_activation(const OpContext& c, std::string_view name, const Ffn& ffn, d
     Op op;
     op.kind = OpKind::activation;
     op.name = name;
+    op.gated = ffn.gated;
     op.dtype = c.activation;
     const double inputs = ffn.gated ? 2.0 : 1.0;
     op.traffic_forward = (inputs + 1.0 + extra) * bytes;

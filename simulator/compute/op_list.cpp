@@ -54,6 +54,14 @@ void set_per_operator_shares(const BlockKind& kind, OpList& ops) {
     }
 }
 
+/// What no backward pass needs: the last map, and what brings its output into the residual stream.
+void mark_output(OpList& ops) {
+    for (Op& op : ops) {
+        op.output = op.kind == OpKind::combine || op.name == "mlp_down" ||
+                    op.name == "ffn_linear" || op.name == "ffn_residual";
+    }
+}
+
 } // namespace
 
 OpList block_ops(const BlockKind& kind, std::int64_t hidden, const ModelSpec& model,
@@ -94,6 +102,7 @@ OpList block_ops(const BlockKind& kind, std::int64_t hidden, const ModelSpec& mo
     if (stack.tensors.selective == SelectivePolicy::per_operator) {
         set_per_operator_shares(kind, out);
     }
+    if (stack.tensors.recompute_without_output && !n.post_ffn && !n.parallel) mark_output(out);
     set_block_memory(c, kind, out);
     return out;
 }
@@ -115,6 +124,10 @@ Op table_op(const OpContext& c, double width) {
     op.traffic_forward =
         2.0 * bytes + (learned ? 3.0 * bytes : 0.0) + (tp > 1.0 ? 2.0 * bytes : 0.0);
     op.kernels_forward = 1 + (learned ? 2 : 0) + (tp > 1.0 ? 3 : 0);
+    if (c.stack.tensors.table_rows_added) {
+        op.traffic_forward = (learned ? 3.0 : 2.0) * bytes + (tp > 1.0 ? 2.0 * bytes : 0.0);
+        op.kernels_forward = 1 + (tp > 1.0 ? 3 : 0);
+    }
     const double positions = static_cast<double>(e.position_rows * c.hidden);
     op.weights = rows * width + positions;
     op.weight_bytes = op.weights * bytes_per_element(c.resolved.parameter);
@@ -124,6 +137,10 @@ Op table_op(const OpContext& c, double width) {
         const double kept = bytes_per_element(c.resolved.gradient);
         op.traffic_backward = 3.0 * bytes + op.weights * (2.0 * c.element + 2.0 * kept);
         op.kernels_backward = 3 + (learned ? 1 : 0);
+        if (c.stack.tensors.table_rows_added) {
+            op.traffic_backward = (learned ? 5.0 : 3.0) * bytes;
+            op.kernels_backward = 1;
+        }
     }
     if (c.key.tp > 1) {
         op.comm_forward.push_back(

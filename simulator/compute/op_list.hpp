@@ -87,6 +87,8 @@ struct Op {
     double attention_edges = 1.0;
     double sum_forward = 0.0; ///< bytes moved to add up what several such kernels find
     double sum_backward = 0.0;
+    bool gated = false;           ///< an activation of two inputs
+    bool output = false;          ///< serves the unit's output alone: full recomputation omits it
     bool writes_scores = false;   ///< attention as products around a softmax, not one kernel
     bool frozen = false;          ///< no gradient of its weights (adapters train instead)
     double flops_forward = 0.0;   ///< matrix and score products that the kernel really does

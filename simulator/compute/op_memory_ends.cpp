@@ -8,8 +8,19 @@ namespace shardplan::sim {
 
 namespace {
 
+/// Tokens whose logits and their gradients, in one place, exist at a time; 0: those of all.
+double rows_at_a_time(const OpContext& c) {
+    return std::min(c.tokens, as_double(c.stack.tensors.loss_rows));
+}
+
 void set_head(const OpContext& c, double in, double columns, Op& op) {
     const double e = c.element;
+    if (const double rows = rows_at_a_time(c); rows > 0.0) {
+        // all products of the head run beside the loss of their rows
+        op.transient_forward = e * columns * rows + e * in * c.tokens;
+        op.transient_backward = 0.0;
+        return;
+    }
     const double logits = e * columns * c.tokens;
     op.transient_forward = logits;
     // Gradient of the logits and of the input, and the weight's, which also exists where products
@@ -37,6 +48,10 @@ void set_loss(const OpContext& c, double columns, Op& op) {
     };
     switch (c.stack.tensors.loss) {
         case LossImpl::fused:
+            if (rows_at_a_time(c) > 0.0) {
+                op.transient_forward = 8.0 * c.tokens;
+                return;
+            }
             keep_logits("logit_gradient", e * n);
             op.transient_forward = 16.0 * c.tokens;
             return;

@@ -84,6 +84,29 @@ double peak_of(const Device& device, Dtype dtype) {
     return rate_or_zero(device, Dtype::fp32);
 }
 
+namespace {
+
+/// Operators that their instructions bound, where the device's rates of them are known.
+void set_operator_rates(const OperatorRates& known, double share, ComputeRates& r) {
+    const auto per_byte = [&](const Constant& rate) {
+        return rate.value > 0.0 ? 1.0 / (rate.value * share) : 0.0;
+    };
+    const auto set = [&](OpKind kind, const Constant& forward, const Constant& backward) {
+        r.per_byte[static_cast<std::size_t>(kind)] = {per_byte(forward), per_byte(backward)};
+    };
+    set(OpKind::norm, known.norm_forward, known.norm_backward);
+    set(OpKind::activation, known.activation_forward, known.activation_backward);
+    set(OpKind::rope, known.rope, known.rope);
+    set(OpKind::loss, known.loss, known.loss);
+    for (const OpKind kind : {OpKind::residual, OpKind::linear, OpKind::head, OpKind::embedding}) {
+        set(kind, known.sums, known.sums);
+    }
+    r.per_gated_byte = {per_byte(known.gate_forward), per_byte(known.gate_backward)};
+    if (known.update.value > 0.0) r.update_rate = known.update.value * share;
+}
+
+} // namespace
+
 ComputeRates compute_rates(const Device& device, const StackProfile& stack,
                            const Resolved& resolved) {
     const ComputeProfile& compute = device.compute;
@@ -116,6 +139,10 @@ ComputeRates compute_rates(const Device& device, const StackProfile& stack,
     r.gather_rate =
         std::min(r.memory_rate, memory.physical.value() * value_or(compute.gather_efficiency, 1.0) *
                                     time.memory_efficiency.value);
+    r.update_rate = r.memory_rate;
+    if (compute.operators) {
+        set_operator_rates(*compute.operators, time.memory_efficiency.value, r);
+    }
     r.compute_units = device.compute_units;
     r.tile_m = compute.tile_m;
     r.tile_n = compute.tile_n;
@@ -203,6 +230,17 @@ void set_unfused(const Op& op, const ComputeRates& r, OpCost& cost) {
 
 } // namespace
 
+namespace {
+
+/// Of the memory-bound work of an operator, from its instructions where those are known.
+SecondsPerByte per_byte_of(const Op& op, const ComputeRates& r, double memory) {
+    const SecondsPerByte& own =
+        op.gated ? r.per_gated_byte : r.per_byte[static_cast<std::size_t>(op.kind)];
+    return {own.forward > 0.0 ? own.forward : memory, own.backward > 0.0 ? own.backward : memory};
+}
+
+} // namespace
+
 OpCost op_cost(const Op& op, const ComputeRates& r) {
     OpCost cost;
     cost.forward.kernels = op.kernels_forward;
@@ -210,6 +248,7 @@ OpCost op_cost(const Op& op, const ComputeRates& r) {
     const bool sorts = op.kind == OpKind::dispatch || op.kind == OpKind::combine;
     const double rate = sorts ? r.gather_rate : r.memory_rate;
     const double memory = rate > 0.0 ? 1.0 / rate : 0.0;
+    const SecondsPerByte per_byte = per_byte_of(op, r, memory);
     const double gap_forward = r.kernel_time * op.kernels_forward;
     const double gap_backward = r.kernel_time * op.kernels_backward;
     if (op.kind == OpKind::attention && !op.writes_scores) {
@@ -229,8 +268,9 @@ OpCost op_cost(const Op& op, const ComputeRates& r) {
     }
     // every pass over written-out scores is counted one by one already
     const double passes = op.writes_scores ? 1.0 : r.passes;
-    cost.forward.elementwise = passes * op.traffic_forward * memory + gap_forward;
-    cost.backward_input.elementwise = passes * op.traffic_backward * memory + gap_backward;
+    cost.forward.elementwise = passes * op.traffic_forward * per_byte.forward + gap_forward;
+    cost.backward_input.elementwise =
+        passes * op.traffic_backward * per_byte.backward + gap_backward;
     if (op.gemm.m <= 0) return cost;
     if (op.kind == OpKind::attention) {
         set_unfused(op, r, cost);

@@ -22,6 +22,12 @@ struct AttentionRates {
     double tail = 0.0;          ///< of the longest block of queries
 };
 
+/// Seconds per byte of memory-bound work in each pass.
+struct SecondsPerByte {
+    double forward = 0.0;
+    double backward = 0.0;
+};
+
 /// What a device reaches under a stack, prepared once.
 struct ComputeRates {
     using ByDtype = std::array<double, EnumNames<Dtype>::names.size()>;
@@ -30,6 +36,10 @@ struct ComputeRates {
     AttentionRates attention;
     double memory_rate = 0.0;       ///< bytes/s of memory-bound kernels
     double gather_rate = 0.0;       ///< bytes/s of kernels that sort rows
+    double update_rate = 0.0;       ///< bytes/s of the optimizer's step
+    /// Of operators whose instructions bound them, by OpKind; of gated activations. 0: memory does.
+    std::array<SecondsPerByte, EnumNames<OpKind>::names.size()> per_byte{};
+    SecondsPerByte per_gated_byte;
     std::int64_t compute_units = 0; ///< 0 = not known: no quantization
     std::int64_t tile_m = 128;      ///< rows of the output a compute unit works on at a time
     std::int64_t tile_n = 128;      ///< its columns

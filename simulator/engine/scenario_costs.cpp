@@ -87,7 +87,7 @@ public:
         out.weight = time.backward_weight;
         double again = 0.0;
         if (planned.recomputed) {
-            again = recompute == Recompute::full ? time.forward.total()
+            again = recompute == Recompute::full ? time.full_recompute.total()
                                                  : time.selective_recompute.total();
         }
         if (detail_ == Detail::units) {
@@ -289,8 +289,8 @@ void add_links(const LayoutParts& parts, const PipelineShape& shape, StageCosts&
     }
 }
 
-/// Lengths of passes in 32nds of the longest, from the stage with the most to do.
-PassLengths lengths_of(const ScheduleInput& in, const StageCosts& costs) {
+/// Lengths of passes of the stage with the most to do.
+PassLengths pass_lengths(const ScheduleInput& in, const StageCosts& costs) {
     double f = 0.0;
     double b = 0.0;
     double w = 0.0;
@@ -317,12 +317,7 @@ PassLengths lengths_of(const ScheduleInput& in, const StageCosts& costs) {
         b = own_b;
         w = own_w;
     }
-    const double most = std::max({f, b, w});
-    const auto length = [&](double of) {
-        return most > 0.0 ? std::max(1, static_cast<std::int32_t>(std::lround(32.0 * of / most)))
-                          : 1;
-    };
-    return {length(f), length(b), length(w)};
+    return lengths_of(f, b, w);
 }
 
 } // namespace
@@ -354,7 +349,8 @@ ScenarioCosts scenario_costs(const Evaluator& evaluator, const Layout& layout, D
     plain.overlap = {};
     StepScratch scratch;
     const StepResult step = step_time(plain, layout, parts, runs_of(shapes), plan, m, scratch);
-    const double messages = 2.0 * static_cast<double>(m) * static_cast<double>(in.shape.chunks);
+    const double messages = 2.0 * static_cast<double>(m) *
+                            static_cast<double>(visits_of(in.shape.kind, in.shape.chunks));
     for (const StageShape& shape : shapes) {
         StageSeconds& stage =
             out.costs.stages.emplace_back(stage_seconds(c, layout, parts, shape, in.data_parallel));
@@ -373,7 +369,7 @@ ScenarioCosts scenario_costs(const Evaluator& evaluator, const Layout& layout, D
     }
     in.messages_block = c.overlap.pp < 1.0;
     in.messages_under = c.overlap.pp > 0.0;
-    in.lengths = lengths_of(in, out.costs);
+    in.lengths = pass_lengths(in, out.costs);
     in.update_waits_for_all =
         layout.schedule != ScheduleKind::zb_h2 && layout.schedule != ScheduleKind::zb_v;
     out.overlaps = c.overlap.tp > 0.0 || c.overlap.cp > 0.0 || c.overlap.pp > 0.0 ||

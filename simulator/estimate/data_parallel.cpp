@@ -253,16 +253,18 @@ double updated_parameters(const RankParameters& p, const ShardDegrees& split) {
 
 double optimizer_seconds(const StepContext& c, const Layout& layout, const LayoutParts& parts,
                          const StageShape& shape) {
-    if (c.rates.memory_rate <= 0.0) return 0.0;
+    if (c.rates.update_rate <= 0.0) return 0.0;
     const RankParameters p = parameters_of(parts, shape);
     const bool keeps_all = layout.shard < Shard::optimizer_gradients;
     const double own = updated_parameters(p, state_split(layout));
     const double accumulated = keeps_all ? p.trained() : own;
     const double g = c.gradient_element;
     // accumulated gradients are zeroed and scaled; the rank's part is read for the norm and clipped
-    const double bytes = accumulated * 3.0 * g + own * 3.0 * g +
+    // (in one pass: zeroed, and read for the norm)
+    const double passes = c.scenario->stack.states.one_pass_update ? 1.0 : 3.0;
+    const double bytes = accumulated * passes * g + own * passes * g +
                          own * (1.0 - fraction(layout.offload_optimizer)) * update_bytes(c);
-    return bytes / c.rates.memory_rate;
+    return bytes / c.rates.update_rate;
 }
 
 OffloadFixed offload_fixed(const StepContext& c, const Layout& layout, const LayoutParts& parts,

@@ -127,9 +127,9 @@ ChunkPass least_pass(const LayoutParts& parts, const std::vector<UnitUse>& units
         const double forward = pass(unit.forward);
         out += use.count * forward;
         back += use.count * pass(unit.backward);
-        back += recompute == Recompute::full ? use.recomputed * forward : 0.0;
+        back += recompute == Recompute::full ? use.recomputed * pass(unit.full_recompute) : 0.0;
     }
-    return {Seconds(out), Seconds(back)};
+    return {Seconds(out), Seconds(back), Seconds{}};
 }
 
 /// Are longer passes never a shorter step? Where weight gradients fill bubbles in proportion, they
@@ -161,9 +161,14 @@ double least_seconds(const LayoutParts& parts, const PlacedLayout& placed, const
         for (const std::vector<UnitUse>& chunk : run.shape.chunks)
             passes.chunks.push_back(least_pass(parts, chunk, recompute, links));
     }
-    const PipelineTime time =
-        pipeline_time(layout.schedule, passes, micro_batches, layout.chunks, cache.least_room);
-    const Seconds all = grows_with_passes(layout.schedule) ? time.total : time.total - time.bubble;
+    Seconds all;
+    if (grows_with_passes(layout.schedule)) {
+        all = pipeline_time(layout.schedule, passes, micro_batches, layout.chunks, cache.least_room)
+                  .total;
+    } else {
+        for (const StageRun& run : passes.runs)
+            all = std::max(all, static_cast<double>(micro_batches) * run.pass.total());
+    }
     // The sums run in another order than those of the step.
     constexpr double rounding = 1e-9;
     return all.value() * (1.0 - rounding);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "simulator/schedule/pipeline_order.hpp"
 #include "simulator/spec/parameters.hpp"
 
 namespace shardplan::sim {
@@ -40,6 +41,12 @@ void add_use(const UnitUse& use, std::vector<UnitUse>& units) {
     }
 }
 
+/// Which chunk on the way of a micro-batch that is.
+std::size_t step_of(const PipelineShape& pipeline, std::size_t stage, std::size_t chunk) {
+    return step_on_way(pipeline,
+                       {static_cast<std::int32_t>(stage), static_cast<std::int32_t>(chunk)});
+}
+
 } // namespace
 
 std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layout,
@@ -49,7 +56,8 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layou
     // Both directions of DualPipe hold a copy, and half of the micro-batches go each way.
     const bool twice = layout.schedule == ScheduleKind::dual_pipe && layout.chunks == 2;
     const double weight = twice ? 0.5 : 1.0;
-    const bool by_chunk = layout.schedule == ScheduleKind::interleaved && layout.chunks > 1;
+    const PipelineShape pipeline{layout.schedule, layout.pp,
+                                 std::max<std::int32_t>(1, layout.chunks), 1};
     std::vector<StageShape> shapes;
     shapes.reserve(stages.size());
     for (const Stage& stage : stages) {
@@ -63,29 +71,32 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layou
         if (shape.has_embedding) shape.units.push_back({kinds, weight, 0.0});
         for (const Stage::Slice& slice : stage.chunks) {
             if (trunk == nullptr) break;
-            if (by_chunk) {
-                const bool first = shape.chunks.empty() && shape.has_embedding;
+            if (pipeline.chunks > 1) {
+                const bool first = step_of(pipeline, shapes.size(), shape.chunks.size()) == 0;
                 shape.chunks.emplace_back();
-                if (first) shape.chunks.back().push_back({kinds, weight, 0.0});
+                if (first) shape.chunks.back().push_back({kinds, 1.0, 0.0});
             }
             for (const KindCount& run : kinds_in(*trunk, slice)) {
                 const auto blocks = static_cast<double>(run.count);
                 const double again = std::min(left, blocks);
                 left -= again;
                 shape.blocks += weight * blocks;
-                const UnitUse use{run.kind, weight * blocks, weight * again};
-                add_use(use, shape.units);
-                if (by_chunk) add_use(use, shape.chunks.back());
+                add_use({run.kind, weight * blocks, weight * again}, shape.units);
+                if (pipeline.chunks > 1) add_use({run.kind, blocks, again}, shape.chunks.back());
             }
         }
         if (shape.has_head) {
-            const auto add_end = [&](std::vector<UnitUse>& units) {
-                const double blocks = add_prediction_modules(model, plan.kind, weight, units);
-                units.push_back({kinds + 1, weight, 0.0});
+            const auto add_end = [&](double times, std::vector<UnitUse>& units) {
+                const double blocks = add_prediction_modules(model, plan.kind, times, units);
+                units.push_back({kinds + 1, times, 0.0});
                 return blocks;
             };
-            shape.blocks += add_end(shape.units);
-            if (!shape.chunks.empty()) add_end(shape.chunks.back());
+            shape.blocks += add_end(weight, shape.units);
+            for (std::size_t chunk = 0; chunk < shape.chunks.size(); ++chunk) {
+                const bool last =
+                    step_of(pipeline, shapes.size(), chunk) + 1 == way_length(pipeline);
+                if (last) add_end(1.0, shape.chunks[chunk]);
+            }
         }
         shapes.push_back(std::move(shape));
     }

@@ -28,7 +28,8 @@ struct UnitUse {
 /// What a stage runs; stages that run the same share one.
 struct StageShape {
     std::vector<UnitUse> units;
-    std::vector<std::vector<UnitUse>> chunks; ///< the same by chunk, if chunks run interleaved
+    /// By chunk, if there are several: of a micro-batch that comes there.
+    std::vector<std::vector<UnitUse>> chunks;
     double blocks = 0.0;
     bool has_embedding = false;
     bool has_head = false;
@@ -71,11 +72,14 @@ StepContext step_context(const Scenario& scenario, const Resolved& resolved);
 class UnitTimes {
 public:
     UnitTimes() = default;
-    explicit UnitTimes(const std::vector<const UnitTime*>& units) : units_(units.data()) {}
+    explicit UnitTimes(const std::vector<const UnitTime*>& units)
+        : units_(units.data()), size_(units.size()) {}
     [[nodiscard]] const UnitTime& operator[](std::size_t unit) const { return *units_[unit]; }
+    [[nodiscard]] std::size_t size() const { return size_; }
 
 private:
     const UnitTime* const* units_ = nullptr;
+    std::size_t size_ = 0;
 };
 
 /// Cached parts of one layout: times of its units, parameters of its units, paths of its groups.

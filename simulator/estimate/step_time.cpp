@@ -5,24 +5,11 @@
 #include <utility>
 
 #include "simulator/estimate/data_parallel.hpp"
+#include "simulator/estimate/stage_passes.hpp"
 #include "simulator/units/hash_mix.hpp"
 #include "simulator/units/recent_table.hpp"
 
 namespace shardplan::sim {
-
-/// The passes of a stage for one micro-batch, which how parameters are sharded does not concern.
-struct StagePasses {
-    PassTime forward;
-    PassTime backward;
-    double backward_weight = 0.0;
-    PassTime recompute;
-    std::vector<ChunkPass> chunks; ///< of interleaving: units alone
-    double message = 0.0;          ///< seconds of one direction, all chunks
-    Hiding message_forward;        ///< activations
-    Hiding message_backward;
-    HidingBudget under_forward; ///< what messages leave
-    HidingBudget under_backward;
-};
 
 /// Everything a stage does for one micro-batch.
 struct StageTimes {
@@ -46,9 +33,6 @@ struct PassesKey {
 
     friend bool operator==(const PassesKey&, const PassesKey&) = default;
 };
-/// Passes of all stages, by run.
-using RunPasses = std::vector<StagePasses>;
-
 /// A step before what happens once at its end.
 struct StepBody {
     std::uint32_t micro_batch = 0;
@@ -66,6 +50,7 @@ struct KnownBodies {
 struct StepScratch::Impl {
     /// Of late: layouts that differ in sharding only follow one another closely.
     RecentTable<PassesKey, RunPasses> known{1024};
+    std::vector<UnitTotals> unit_totals;
     std::vector<StageTimes> stages; ///< by run; those of equal shapes at the first of them
     PipelinePasses passes;
     PipelineRoom pipeline;
@@ -115,81 +100,6 @@ StepBody& add_body(std::uint32_t micro_batch, KnownBodies& known) {
     return body;
 }
 
-/// The activations (or their gradient) of a stage's end, as every rank holds them.
-double boundary_bytes(const StepContext& c, const Layout& layout) {
-    const double tokens = static_cast<double>(layout.micro_batch) *
-                          static_cast<double>(c.resolved->sequence) / layout.cp;
-    return tokens * c.hidden * c.activation_element / (layout.sp ? layout.tp : 1);
-}
-
-/// Ranks of a tensor-parallel group that each send a part of the same boundary tensor.
-double senders(const StepContext& c, const Layout& layout) {
-    return c.scenario->stack.tensors.scattered_messages && !layout.sp ? layout.tp : 1.0;
-}
-
-double message_bytes(const StepContext& c, const Layout& layout) {
-    return boundary_bytes(c, layout) / senders(c, layout);
-}
-
-/// Handing a boundary tensor to the neighbouring stage; parts are put together again there.
-/// Source: Narayanan et al. 2021 (arXiv 2104.04473), section 4.1.
-double message_seconds(const StepContext& c, const Layout& layout, const LayoutParts& parts) {
-    const auto price = [&](Group group, Collective op, double bytes) {
-        return parts.collectives.price(parts.paths, group, op, bytes).seconds;
-    };
-    constexpr double header = 64.0; // bytes: latency is all that counts
-    double seconds = price(Group::pp, Collective::send_recv, message_bytes(c, layout)) +
-                     static_cast<double>(c.scenario->stack.tensors.message_headers) *
-                         price(Group::pp, Collective::send_recv, header);
-    if (senders(c, layout) > 1.0) {
-        seconds += price(Group::tp, Collective::all_gather, boundary_bytes(c, layout));
-    }
-    return seconds;
-}
-
-PassTime recompute_of(const UnitUse& use, const UnitTime& unit, Recompute kind) {
-    switch (kind) {
-        case Recompute::none:
-            return {};
-        case Recompute::selective:
-            return use.count * unit.selective_recompute;
-        case Recompute::full:
-            return use.recomputed * unit.forward;
-    }
-    return {};
-}
-
-/// `message`: seconds of one hand-over to a neighbour.
-StagePasses stage_passes(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                         const StageShape& shape, double message, Recompute recompute) {
-    StagePasses s;
-    for (const UnitUse& use : shape.units) {
-        const UnitTime& unit = parts.units[static_cast<std::size_t>(use.unit)];
-        s.forward += use.count * unit.forward;
-        s.backward += use.count * unit.backward;
-        s.backward_weight += use.count * unit.backward_weight;
-        s.recompute += recompute_of(use, unit, recompute);
-    }
-    for (const std::vector<UnitUse>& chunk : shape.chunks) {
-        ChunkPass& pass = s.chunks.emplace_back();
-        for (const UnitUse& use : chunk) {
-            const UnitTime& unit = parts.units[static_cast<std::size_t>(use.unit)];
-            pass.forward += Seconds(use.count * unit.forward.total());
-            pass.backward += Seconds(use.count * unit.backward.total() +
-                                     recompute_of(use, unit, recompute).total());
-        }
-    }
-    // Inside a layer tp and cp come first; what they leave serves messages, then data parallelism.
-    s.under_forward = HidingBudget(s.forward.idle_links());
-    s.under_backward = HidingBudget(s.backward.idle_links() + s.recompute.idle_links());
-    if (layout.pp > 1) {
-        s.message = message * std::max(1.0, static_cast<double>(layout.chunks));
-        s.message_forward = s.under_forward.hide(s.message, c.overlap.pp, c.overlap.slowdown);
-        s.message_backward = s.under_backward.hide(s.message, c.overlap.pp, c.overlap.slowdown);
-    }
-    return s;
-}
-
 /// By run, those of equal shapes at the first of them.
 const RunPasses& passes_by_run(const StepContext& c, const Layout& layout, const LayoutParts& parts,
                                const std::vector<ShapeRun>& runs, Recompute recompute,
@@ -199,14 +109,8 @@ const RunPasses& passes_by_run(const StepContext& c, const Layout& layout, const
     const std::size_t hash = hash_mix(hash_mix(key.units, key.runs), key.message_path);
     const RunPasses* known = key.units != 0 ? scratch.known.find(key, hash) : nullptr;
     if (known != nullptr) return *known;
-    const double message = layout.pp > 1 ? message_seconds(c, layout, parts) : 0.0;
     RunPasses& made = scratch.known.take(key, hash);
-    made.resize(runs.size());
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-        if (runs[i].same_as == i) {
-            made[i] = stage_passes(c, layout, parts, runs[i].shape, message, recompute);
-        }
-    }
+    set_run_passes(c, layout, parts, runs, recompute, scratch.unit_totals, made);
     return made;
 }
 
@@ -245,21 +149,6 @@ void begin_row(const StepContext& c, const Layout& layout, const LayoutParts& pa
     }
     scratch.row = parts.row;
     scratch.bodies = parts.row != 0 ? bodies_of_row(layout, scratch) : nullptr;
-}
-
-/// Chunks of a stage share evenly in what its units do not say.
-void add_chunk_passes(const StagePasses& own, const StagePass& pass,
-                      std::vector<ChunkPass>& chunks) {
-    const double each = 1.0 / static_cast<double>(own.chunks.size());
-    ChunkPass rest{pass.forward, pass.backward_input + pass.backward_weight};
-    for (const ChunkPass& chunk : own.chunks) {
-        rest.forward -= chunk.forward;
-        rest.backward -= chunk.backward;
-    }
-    for (const ChunkPass& chunk : own.chunks) {
-        chunks.push_back(
-            {chunk.forward + each * rest.forward, chunk.backward + each * rest.backward});
-    }
 }
 
 /// Adds to exposed times, and to the recorder if there is one.
@@ -340,14 +229,14 @@ void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& 
         out.ep += n * u.ep;
         if (recompute == Recompute::full) {
             const double again = m * use.recomputed;
-            out.tp += again * u.tp_forward;
-            out.cp += again * u.cp_forward;
-            out.ep += again * u.ep_forward;
+            out.tp += again * u.tp_again;
+            out.cp += again * u.cp_again;
+            out.ep += again * u.ep_again;
         }
     }
     if (layout.pp > 1) {
-        const auto v = static_cast<double>(std::max<int>(1, layout.chunks));
-        out.pp.bytes = 2.0 * m * v * message_bytes(c, layout);
+        out.pp.bytes =
+            2.0 * m * visits_of(layout.schedule, layout.chunks) * message_bytes(c, layout);
         out.pp.seconds = 2.0 * m * passes.message;
     }
     out.dp = s.dp.traffic;
@@ -368,6 +257,7 @@ void run_passes(const StepContext& c, const Layout& layout, const LayoutParts& p
     passes.runs.resize(runs.size());
     passes.chunks.clear();
     body.ends.clear();
+    const double visits = visits_of(layout.schedule, layout.chunks);
     std::size_t slowest = 0;
     for (std::size_t i = 0; i < runs.size(); ++i) {
         const std::size_t known = runs[i].same_as;
@@ -378,12 +268,12 @@ void run_passes(const StepContext& c, const Layout& layout, const LayoutParts& p
         }
         passes.runs[i] = {stages[known].pass, runs[i].count};
         if (!own[known].chunks.empty()) {
-            add_chunk_passes(own[known], stages[known].pass, passes.chunks);
+            add_chunk_passes(own[known], stages[known].pass, visits, passes.chunks);
         }
         body.ends.push_back(stages[known].dp.step);
     }
-    passes.hop = Seconds(c.overlap.pp * own.front().message /
-                         static_cast<double>(std::max<int>(1, layout.chunks)));
+    passes.hop = Seconds(c.overlap.pp * own.front().message / visits);
+    if (splits_backward(layout.schedule)) passes.lengths = pass_lengths(runs, own);
     const PipelineTime pipeline =
         pipeline_time(layout.schedule, passes, m, layout.chunks, scratch.pipeline);
     body.bubble = pipeline.bubble.value();

@@ -86,6 +86,33 @@ PassTime pass_time(const PassCost& cost, double kernels, const PassComm& comm,
     return t;
 }
 
+GroupTraffic minus(GroupTraffic all, const GroupTraffic& part) {
+    all += -1.0 * part;
+    return all;
+}
+
+/// The forward pass once more, without what serves the output alone.
+void set_full_recompute(const UnitWork& work, double scale, const PassComm& forward,
+                        const PassComm& output, const ComputeRates& rates, const Overlap& overlap,
+                        CpKind cp_kind, UnitTime& unit) {
+    unit.full_recompute = unit.forward;
+    unit.tp_again = forward.tp;
+    unit.cp_again = forward.cp;
+    unit.ep_again = forward.ep;
+    if (work.output == PassCost{} && output.calls == 0.0) return;
+    PassComm rest = forward;
+    rest.tp = minus(forward.tp, output.tp);
+    rest.cp = minus(forward.cp, output.cp);
+    rest.ep = minus(forward.ep, output.ep);
+    rest.calls -= output.calls;
+    PassCost cost = work.forward;
+    cost += -1.0 * work.output;
+    unit.full_recompute = pass_time(cost, scale * cost.kernels, rest, rates, overlap, cp_kind);
+    unit.tp_again = rest.tp;
+    unit.cp_again = rest.cp;
+    unit.ep_again = rest.ep;
+}
+
 } // namespace
 
 void UnitWork::add(const OpList& ops, const ComputeRates& rates) {
@@ -102,12 +129,13 @@ void UnitWork::add(const OpList& ops, const ComputeRates& rates) {
         // exchanged tokens are kept even where sorting them runs again
         const bool sends_again = repeats && op.kind != OpKind::dispatch;
         for (const CommOp& comm : op.comm_forward)
-            messages.push_back({comm, false, sends_again});
+            messages.push_back({comm, false, sends_again, op.output});
         for (const CommOp& comm : op.comm_backward)
-            messages.push_back({comm, true, false});
+            messages.push_back({comm, true, false, op.output});
         for (const StoredTensor& tensor : op.stored)
             stored_bytes += tensor.bytes;
         if (repeats) again += op.selective_share * cost.forward;
+        if (op.output) output += cost.forward;
     }
 }
 
@@ -120,12 +148,14 @@ UnitTime unit_time(const UnitWork& work, const ComputeRates& rates, const Overla
     PassComm comm_forward;
     PassComm comm_backward;
     PassComm comm_again;
-    for (const auto& [comm, in_backward, runs_again] : work.messages) {
+    PassComm comm_output;
+    for (const auto& [comm, in_backward, runs_again, output] : work.messages) {
         if (path_in(paths, comm.group).ranks <= 1) continue;
         const GroupTraffic traffic = static_cast<double>(comm.count) *
                                      collectives.price(paths, comm.group, comm.op, comm.bytes);
         add_comm(comm, traffic, in_backward ? comm_backward : comm_forward);
         if (runs_again) add_comm(comm, traffic, comm_again);
+        if (output && !in_backward) add_comm(comm, traffic, comm_output);
     }
     UnitTime unit;
     unit.backward_weight = work.backward_weight;
@@ -145,6 +175,7 @@ UnitTime unit_time(const UnitWork& work, const ComputeRates& rates, const Overla
     unit.tp_forward = comm_forward.tp;
     unit.cp_forward = comm_forward.cp;
     unit.ep_forward = comm_forward.ep;
+    set_full_recompute(work, scale, comm_forward, comm_output, rates, overlap, cp_kind, unit);
     unit.tp = comm_forward.tp;
     unit.tp += comm_backward.tp;
     unit.cp = comm_forward.cp;

@@ -128,10 +128,12 @@ struct UnitTime {
     PassTime backward;
     double backward_weight = 0.0; ///< of `backward`, gradients of weights
     PassTime selective_recompute; ///< what selective recomputation runs forward again
+    PassTime full_recompute;      ///< the same of full recomputation
     double stored_bytes = 0.0;    ///< from forward to backward, nothing recomputed
     double weight_tensors = 0.0;  ///< on one rank
     GroupTraffic tp, cp, ep;      ///< forward and backward
     GroupTraffic tp_forward, cp_forward, ep_forward;
+    GroupTraffic tp_again, cp_again, ep_again; ///< of full recomputation
 
     friend bool operator==(const UnitTime&, const UnitTime&) = default;
 };
@@ -140,7 +142,8 @@ struct UnitTime {
 struct UnitMessage {
     CommOp comm;
     bool backward = false;
-    bool again = false; ///< runs again under selective recomputation
+    bool again = false;  ///< runs again under selective recomputation
+    bool output = false; ///< gives the unit's output, which full recomputation may leave out
 };
 
 /// What a unit computes and sends for one micro-batch, before it is known which paths its groups
@@ -149,6 +152,7 @@ struct UnitWork {
     PassCost forward;
     PassCost backward;
     PassCost again;               ///< what selective recomputation runs again
+    PassCost output;              ///< of `forward`, what full recomputation may leave out
     double backward_weight = 0.0; ///< seconds of `backward`, gradients of weights
     double stored_bytes = 0.0;    ///< from forward to backward, nothing recomputed
     double weight_tensors = 0.0;  ///< on one rank

@@ -63,15 +63,33 @@ Status apply_to_stack(const CalibrationEntry& entry, const std::string& path,
     return status ? check_stack(stack, where) : status;
 }
 
+/// "peak_dense.fp32": no Constant, but where products run faster than the sheet says, it is wrong.
+Status set_peak(const CalibrationEntry& entry, std::string_view format, const std::string& where,
+                Device& device) {
+    const auto dtype = enum_from<Dtype>(format);
+    if (!dtype || entry.value <= 0.0) {
+        return Error{ErrorCode::bad_input, where,
+                     in_quotes(entry.path) + " is no peak of a number format",
+                     "write device.peak_dense.fp32 and flops/s above 0"};
+    }
+    device.peak_dense[std::string(format)] = FlopRate(entry.value);
+    return Done{};
+}
+
 Status apply_to_devices(const CalibrationEntry& entry, const std::string& path,
                         const std::string& where, std::vector<Device>& devices) {
+    constexpr std::string_view peak_prefix = "peak_dense.";
     for (Device& device : devices) {
-        if (concerns(entry, {device.name})) {
-            Status status = set_constant(device, entry, path, where);
-            status = status ? check_compute(device.compute, where) : status;
-            if (!status) {
-                return status;
-            }
+        if (!concerns(entry, {device.name})) continue;
+        if (path.starts_with(peak_prefix)) {
+            const auto format = std::string_view(path).substr(peak_prefix.size());
+            if (Status status = set_peak(entry, format, where, device); !status) return status;
+            continue;
+        }
+        Status status = set_constant(device, entry, path, where);
+        status = status ? check_compute(device.compute, where) : status;
+        if (!status) {
+            return status;
         }
     }
     return Done{};
@@ -111,9 +129,55 @@ Status apply_entry(const CalibrationEntry& entry, const std::string& where, Scen
 
 } // namespace
 
+namespace {
+
+/// Does the scenario have what an entry is about?
+bool has_subject(const Scenario& scenario, const CalibrationEntry& entry) {
+    const std::string_view path = entry.path;
+    if (path.starts_with("device.")) {
+        return std::any_of(scenario.devices.begin(), scenario.devices.end(),
+                           [&](const Device& device) { return concerns(entry, {device.name}); });
+    }
+    if (path.starts_with("fabric.")) {
+        return std::any_of(
+            scenario.fabrics.begin(), scenario.fabrics.end(),
+            [&](const FabricProfile& f) { return path.starts_with("fabric." + f.name + "."); });
+    }
+    return concerns(entry, {scenario.stack.name, scenario.stack.derived_from});
+}
+
+/// What was measured with certain numbers of ranks at once says nothing of another number.
+Status check_ranks(const Scenario& scenario, std::int64_t ranks) {
+    std::vector<std::int64_t> measured;
+    for (const CalibrationEntry& entry : scenario.calibration.entries) {
+        if (entry.ranks == 0 || !has_subject(scenario, entry)) continue;
+        if (std::find(measured.begin(), measured.end(), entry.ranks) == measured.end()) {
+            measured.push_back(entry.ranks);
+        }
+    }
+    if (measured.empty() ||
+        std::find(measured.begin(), measured.end(), ranks) != measured.end()) {
+        return Done{};
+    }
+    std::string known;
+    for (const std::int64_t one : measured) {
+        known += (known.empty() ? "" : ", ") + std::to_string(one);
+    }
+    return Error{ErrorCode::bad_input, "calibration",
+                 "it was measured with " + known + " ranks at once, and the cluster has " +
+                     std::to_string(ranks) + " devices",
+                 "add --gpus with a number that was measured, or measure and calibrate with " +
+                     std::to_string(ranks) + " ranks"};
+}
+
+} // namespace
+
 Status apply_calibration(Scenario& scenario) {
     const std::vector<CalibrationEntry> entries = scenario.calibration.entries;
+    const std::int64_t ranks = device_count(scenario.cluster);
+    if (Status status = check_ranks(scenario, ranks); !status) return status;
     for (std::size_t i = 0; i < entries.size(); ++i) {
+        if (entries[i].ranks != 0 && entries[i].ranks != ranks) continue;
         const std::string where = "calibration: /entries/" + std::to_string(i);
         if (Status status = apply_entry(entries[i], where, scenario); !status) {
             return status;

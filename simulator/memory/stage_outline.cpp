@@ -160,7 +160,7 @@ private:
 /// The passes of all stages: the lists that all have in common, or one list each.
 struct Passes {
     PassLists lists;
-    std::vector<std::vector<ScheduledPass>> found;
+    std::vector<std::vector<ScheduledPass>> own;
 };
 
 Passes passes_of(const Layout& layout, std::int64_t chunks, std::int64_t micro_batches) {
@@ -168,8 +168,8 @@ Passes passes_of(const Layout& layout, std::int64_t chunks, std::int64_t micro_b
     if (chunks <= 1) return out;
     const PipelineShape shape{layout.schedule, layout.pp, static_cast<std::int32_t>(chunks),
                               static_cast<std::int32_t>(micro_batches)};
-    if (order_is_found(shape)) {
-        out.found = pipeline_order(shape);
+    if (splits_backward(shape.kind)) {
+        out.own = pipeline_order(shape);
     } else {
         out.lists = pass_lists(layout.pp, chunks, micro_batches);
     }
@@ -179,8 +179,8 @@ Passes passes_of(const Layout& layout, std::int64_t chunks, std::int64_t micro_b
 void walk_passes(const Passes& passes, const Layout& layout, std::size_t index,
                  std::int64_t micro_batches, StageOutline& out) {
     Walk walk(out);
-    if (!passes.found.empty()) {
-        for (const ScheduledPass& pass : passes.found[index]) {
+    if (!passes.own.empty()) {
+        for (const ScheduledPass& pass : passes.own[index]) {
             if (pass.kind == PassKind::weight) continue; // holds no activations
             walk.visit(pass.kind == PassKind::forward, static_cast<std::size_t>(pass.chunk));
         }

@@ -8,65 +8,6 @@ namespace shardplan::sim {
 
 namespace {
 
-/// Share of the bubbles for which a schedule has weight gradients to fill them with, of those it
-/// could fill: the last micro-batch's come too late, and `wanted` others fill them all.
-double filled(std::int64_t micro_batches, std::int64_t wanted) {
-    return wanted > 0
-               ? std::min(1.0, static_cast<double>(micro_batches - 1) / static_cast<double>(wanted))
-               : 1.0;
-}
-
-/// What a stage that is not the slowest adds to the fill and drain of the pipeline.
-double share_of(ScheduleKind schedule, const StagePass& s, std::int64_t others,
-                std::int64_t micro_batches) {
-    const double f = s.forward.value();
-    const double b = s.backward_input.value();
-    const double w = s.backward_weight.value() *
-                     filled(micro_batches, schedule == ScheduleKind::zb_h2 ? 2 * others : others);
-    switch (schedule) {
-        case ScheduleKind::zb_h2:
-            return std::max(0.0, f + b - 2.0 * w);
-        case ScheduleKind::zb_v:
-            return std::max(0.0, f + b - 2.0 * w) / 2.0;
-        case ScheduleKind::dual_pipe:
-            return 0.0;
-        case ScheduleKind::gpipe:
-        case ScheduleKind::one_f_one_b:
-        case ScheduleKind::interleaved:
-        case ScheduleKind::zb_h1:
-            break;
-    }
-    return s.total().value();
-}
-
-/// Waiting that depends on the whole pipeline and is not a sum over stages.
-double common_share(ScheduleKind schedule, const StagePass& slowest, std::int64_t stages,
-                    std::int64_t micro_batches) {
-    const auto p = static_cast<double>(stages);
-    if (schedule == ScheduleKind::dual_pipe) {
-        const double f = slowest.forward.value();
-        const double b = slowest.backward_input.value();
-        const double w = slowest.backward_weight.value() * filled(micro_batches, stages / 2 - 1);
-        return std::max(0.0, p / 2.0 - 1.0) * std::max(0.0, f + 2.0 * b - w);
-    }
-    return 0.0;
-}
-
-/// The slowest stage and a share of every other one.
-double by_shares(ScheduleKind schedule, const PipelinePasses& passes, std::size_t slowest,
-                 std::int64_t stages, std::int64_t micro_batches) {
-    double bubble = 0.0;
-    for (std::size_t i = 0; i < passes.runs.size(); ++i) {
-        const StageRun& run = passes.runs[i];
-        const std::int64_t others = run.count - (i == slowest ? 1 : 0);
-        bubble +=
-            static_cast<double>(others) * share_of(schedule, run.pass, stages - 1, micro_batches);
-    }
-    const StagePass& most = passes.runs[slowest].pass;
-    return static_cast<double>(micro_batches) * most.total().value() + bubble +
-           common_share(schedule, most, stages, micro_batches);
-}
-
 double positive(double seconds) { return std::max(0.0, seconds); }
 
 /// Both directions are a flow shop of equal jobs.
@@ -188,6 +129,10 @@ public:
         return (pass.backward_input + pass.backward_weight).value() / static_cast<double>(chunks_);
     }
 
+    [[nodiscard]] std::size_t count() const { return chunks_; }
+    [[nodiscard]] std::size_t last() const { return chunks_ - 1; }
+    [[nodiscard]] std::size_t end() const { return passes_.runs.size() - 1; }
+
 private:
     const PipelinePasses& passes_;
     std::size_t chunks_;
@@ -217,6 +162,138 @@ void go_round(const PipelinePasses& passes, double group, std::size_t chunks, co
     }
 }
 
+/// Passes on the ways between a stage and the last one.
+struct Ways {
+    double down = 0.0; ///< forward, last chunk, of the stages behind
+    double up = 0.0;   ///< backward, the same
+    double out = 0.0;  ///< backward, chunk 1 of the stages before, then chunk 0 of the last stage
+    double in = 0.0;   ///< forward, chunk 0 of the last stage, then chunk 1 of the stages before
+};
+
+/// What a path along one stage waits for micro-batches that are away. The shortest stays are those
+/// for the first micro-batch and the last one. Where the head makes the last stage the slowest
+/// while it works on its last chunk and another one is the slowest otherwise, the longest path
+/// stays there for a group at a time: it leaves with the last chunk's forward passes (`down`) or
+/// with backward passes around to the chunk before (`out`), and comes back the same two ways.
+/// Places of passes on the stage are counted from the first forward pass of the last chunk of the
+/// group; the backward pass of a place is that of `late` places before.
+class StageWaits {
+public:
+    /// `behind`: stages.
+    StageWaits(const Chunks& of, std::size_t run, std::int64_t behind,
+               const MicroBatchGroups& groups)
+        : of_(of), run_(run), groups_(groups), g_(groups.largest()), late_(2 * behind) {}
+
+    /// Seconds. `head`: passes of one micro-batch on the last chunk of the last stage.
+    [[nodiscard]] double seconds(const Ways& ways, const ChunkPass& head, bool may_stay) const {
+        const bool several = groups_.count > 1;
+        const double away = ways.down + ways.up;
+        // its next passes of that chunk, then of the group after it, or before
+        const std::int64_t own_forward = std::min(late_, g_ - 1);
+        const std::int64_t own_back = std::min(late_, groups_.least - 1);
+        double work = static_cast<double>(own_forward) * of_.forward(run_, of_.last());
+        double work_back = static_cast<double>(own_back) * of_.backward(run_, of_.last());
+        if (several) {
+            work += static_cast<double>(late_ - own_forward) * of_.forward(run_, 0);
+            work_back += static_cast<double>(late_ - own_back) * of_.backward(run_, 0);
+        }
+        if (!several) return waits(away, work, work_back, late_ < g_ - 1);
+        const double first = positive(away - work);
+        const double last = positive(away - work_back);
+        // later groups that are smaller are out of step with those before
+        const std::int64_t alike = groups_.larger > 0 ? groups_.larger : groups_.count;
+        double most = first + last;
+        if (!may_stay || alike < 2) return most;
+        const double stay = static_cast<double>(g_ - 1) * (head.forward + head.backward).value();
+        const Skipped skipped = skip();
+        for (const bool out : {false, true}) {
+            for (const bool in : {false, true}) {
+                if (!in_time(out, in)) continue;
+                const double leaves = out ? ways.out + head.forward.value() : ways.down;
+                const double comes = in ? ways.in + head.backward.value() : ways.up;
+                const double own = skipped.forward + skipped.backward(in);
+                // the first group has no backward passes before it, the last one nothing after it
+                const double begin = stay + ways.down + comes - own - skipped.after(in);
+                const double between =
+                    stay + leaves + comes - own - skipped.after(in) - skipped.before(out);
+                const double end = stay + leaves + ways.up - skipped.forward -
+                                   skipped.backward(false) - skipped.before(out);
+                most = std::max(most, std::max(first, begin) +
+                                          static_cast<double>(alike - 2) * positive(between) +
+                                          (groups_.larger > 0 ? last : std::max(last, end)));
+            }
+        }
+        return most;
+    }
+
+private:
+    /// Seconds of the passes of the stage that the path leaves out for a group.
+    struct Skipped {
+        double forward = 0.0;       ///< of the last chunk, after the first
+        double forward_out = 0.0;   ///< before that, from where it left by `out`; may be negative
+        double forward_up = 0.0;    ///< of the group after it, to where it comes back by `up`
+        double forward_in = 0.0;    ///< the same by `in`
+        double backward_down = 0.0; ///< of the group before it, from where it left by `down`
+        double backward_out = 0.0;  ///< the same by `out`
+        double backward_up = 0.0;   ///< of this group, to where it comes back by `up`
+        double backward_in = 0.0;   ///< the same by `in`
+
+        [[nodiscard]] double backward(bool in) const { return in ? backward_in : backward_up; }
+        [[nodiscard]] double after(bool in) const { return in ? forward_in : forward_up; }
+        [[nodiscard]] double before(bool out) const {
+            return out ? forward_out + backward_out : backward_down;
+        }
+    };
+
+    [[nodiscard]] Skipped skip() const {
+        const std::size_t last = of_.last();
+        const std::size_t before = last > 0 ? last - 1 : 0;
+        const double f = of_.forward(run_, last);
+        const double b = of_.backward(run_, last);
+        const auto g = static_cast<double>(g_);
+        const auto late = static_cast<double>(late_);
+        const double near = std::min(late, g);
+        const double far = late - near;
+        Skipped out;
+        out.forward = (g - 1.0) * f;
+        out.forward_out =
+            late < g ? (g - late) * of_.forward(run_, before) + f : (g + 1.0 - late) * f;
+        out.forward_up = near * of_.forward(run_, 0) + far * of_.forward(run_, 1);
+        out.forward_in = g * of_.forward(run_, 0);
+        out.backward_down = near * of_.backward(run_, 0) + far * of_.backward(run_, 1);
+        out.backward_out = g * of_.backward(run_, 0);
+        out.backward_up = (g - 1.0) * b;
+        out.backward_in =
+            late < g ? g * b + (g - late) * of_.backward(run_, before) : (2.0 * g - late) * b;
+        return out;
+    }
+    /// Is the path back on the stage before it leaves again?
+    [[nodiscard]] bool in_time(bool out, bool in) const {
+        const auto v = static_cast<std::int64_t>(of_.count());
+        if (out != in) return true;
+        return out ? 3 * g_ + 1 - late_ <= v * g_ : late_ <= (v - 1) * g_;
+    }
+
+    const Chunks& of_;
+    std::size_t run_;
+    const MicroBatchGroups& groups_;
+    std::int64_t g_;
+    std::int64_t late_;
+};
+
+/// Is a stage slower than the last one with any chunk? If not, a path along it is never longer than
+/// one along the last stage.
+bool is_slower_than_end(const Chunks& of, std::size_t run) {
+    const std::size_t end = of.end();
+    for (std::size_t chunk = 0; chunk <= of.last(); ++chunk) {
+        if (of.forward(run, chunk) + of.backward(run, chunk) >
+            of.forward(end, chunk) + of.backward(end, chunk)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 double interleaved_path(const PipelinePasses& passes, std::int64_t stages,
                         std::int64_t micro_batches, std::int64_t chunks, PipelineRoom& room) {
     const Chunks of(passes, chunks);
@@ -225,43 +302,52 @@ double interleaved_path(const PipelinePasses& passes, std::int64_t stages,
     const auto first_group = static_cast<double>(groups.largest());
     const auto last_group = static_cast<double>(groups.least);
     const auto m = static_cast<double>(micro_batches);
-    const double hops = 2.0 * passes.hop.value();
+    const double hop = passes.hop.value();
     const auto forward = [&](std::size_t run, std::size_t chunk) { return of.forward(run, chunk); };
     const auto back = [&](std::size_t run, std::size_t chunk) { return of.backward(run, chunk); };
     go_round(passes, first_group, v, forward, room.warm_up);
     go_round(passes, last_group, v, back, room.drain);
-    double behind = 0.0; // in the last chunk: this run and all after it
-    for (std::size_t run = 0; run < passes.runs.size(); ++run) {
-        behind += static_cast<double>(passes.runs[run].count) *
-                  (forward(run, v - 1) + back(run, v - 1) + hops);
+    const std::size_t end = passes.runs.size() - 1;
+    const ChunkPass head{Seconds(forward(end, v - 1)), Seconds(back(end, v - 1)), Seconds{}};
+    Ways ways; // of the run and all after it, and of all before it
+    for (std::size_t run = 0; run <= end; ++run) {
+        const auto count = static_cast<double>(passes.runs[run].count);
+        ways.down += count * (forward(run, v - 1) + hop);
+        ways.up += count * (back(run, v - 1) + hop);
     }
+    ways.out = back(end, 0) + hop;
+    ways.in = forward(end, 0) + hop;
     double longest = 0.0;
     std::int64_t first = 0;
-    for (std::size_t run = 0; run < passes.runs.size(); ++run) {
+    for (std::size_t run = 0; run <= end; ++run) {
+        const StagePass& pass = passes.runs[run].pass;
         const double f = forward(run, v - 1);
         const double b = back(run, v - 1);
-        double work = m * (f + b);
-        for (std::size_t chunk = 0; chunk + 1 < v; ++chunk)
-            work += (m - first_group) * forward(run, chunk) + (m - last_group) * back(run, chunk);
+        const double other_forward = pass.forward.value() - f;
+        const double other_back = (pass.backward_input + pass.backward_weight).value() - b;
+        const double work =
+            m * (f + b) + (m - first_group) * other_forward + (m - last_group) * other_back;
+        const bool may_stay = run != end && is_slower_than_end(of, run);
         const std::int64_t count = passes.runs[run].count;
-        const auto through = [&](std::int64_t inside, std::size_t end) {
-            // forward passes before the first comes back: of the last chunk, then of the next group
-            const auto k = 2.0 * static_cast<double>(stages - 1 - first - inside);
-            const double own_forward = std::min(k, first_group - 1.0);
-            const double own_back = std::min(k, last_group - 1.0);
-            const bool several = groups.count > 1;
-            const double away = behind - static_cast<double>(inside + 1) * (f + b + hops);
-            const double work_forward =
-                own_forward * f + (several ? k - own_forward : 0.0) * forward(run, 0);
-            const double work_back = own_back * b + (several ? k - own_back : 0.0) * back(run, 0);
-            const double waited =
-                waits(positive(away), work_forward, work_back, several || k < first_group - 1.0);
-            longest = std::max(
-                longest, work + waited + room.warm_up[2 * run + end] + room.drain[2 * run + end]);
+        const auto through = [&](std::int64_t inside, std::size_t side) {
+            const auto before = static_cast<double>(inside);
+            Ways own = ways;
+            own.down = positive(own.down - (before + 1.0) * (f + hop));
+            own.up = positive(own.up - (before + 1.0) * (b + hop));
+            own.out += before * (back(run, 1) + hop);
+            own.in += before * (forward(run, 1) + hop);
+            const StageWaits waits(of, run, stages - 1 - first - inside, groups);
+            longest =
+                std::max(longest, work + waits.seconds(own, head, may_stay) +
+                                      room.warm_up[2 * run + side] + room.drain[2 * run + side]);
         };
         through(0, 0);
         if (count > 1) through(count - 1, 1);
-        behind -= static_cast<double>(count) * (f + b + hops);
+        const auto all = static_cast<double>(count);
+        ways.down -= all * (f + hop);
+        ways.up -= all * (b + hop);
+        ways.out += all * (back(run, 1) + hop);
+        ways.in += all * (forward(run, 1) + hop);
         first += count;
     }
     return longest;
@@ -293,12 +379,12 @@ PipelineTime pipeline_time(ScheduleKind schedule, const PipelinePasses& passes,
     } else if (schedule == ScheduleKind::one_f_one_b ||
                (schedule == ScheduleKind::interleaved && v == 1)) {
         seconds = one_f_one_b_path(passes, p, micro_batches);
-    } else if (schedule == ScheduleKind::zb_h1) {
+    } else if (schedule == ScheduleKind::zb_h1 && micro_batches >= p && v == 1) {
         seconds = zb_h1_path(passes, p, micro_batches);
     } else if (schedule == ScheduleKind::interleaved) {
         seconds = interleaved_path(passes, p, micro_batches, v, room);
     } else {
-        seconds = by_shares(schedule, passes, slowest, p, micro_batches);
+        seconds = room.played.seconds(schedule, passes, micro_batches, v);
     }
     out.bubble = Seconds(positive(seconds - work.value()));
     out.total = work + out.bubble;
@@ -309,8 +395,13 @@ PipelineTime pipeline_time(ScheduleKind schedule, const std::vector<StagePass>& 
                            std::int64_t micro_batches, std::int64_t chunks) {
     PipelinePasses passes;
     passes.runs.reserve(stages.size());
-    for (const StagePass& stage : stages)
+    StagePass slowest;
+    for (const StagePass& stage : stages) {
         passes.runs.push_back({stage, 1});
+        if (stage.total() > slowest.total()) slowest = stage;
+    }
+    passes.lengths = lengths_of(slowest.forward.value(), slowest.backward_input.value(),
+                                slowest.backward_weight.value());
     PipelineRoom room;
     return pipeline_time(schedule, passes, micro_batches, chunks, room);
 }

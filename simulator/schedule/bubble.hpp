@@ -3,51 +3,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "simulator/spec/layout.hpp"
-#include "simulator/units/quantity.hpp"
+#include "simulator/schedule/pipeline_passes.hpp"
+#include "simulator/schedule/pipeline_path.hpp"
 
 namespace shardplan::sim {
-
-/// What one stage spends on one micro-batch, all its chunks together.
-struct StagePass {
-    Seconds forward;
-    Seconds backward_input;  ///< gradients of activations, recomputation included
-    Seconds backward_weight; ///< gradients of weights
-
-    [[nodiscard]] Seconds total() const { return forward + backward_input + backward_weight; }
-    friend bool operator==(const StagePass&, const StagePass&) = default;
-};
-
-/// Neighbouring stages that spend the same.
-struct StageRun {
-    StagePass pass;
-    std::int64_t count = 1; ///< stages
-
-    friend bool operator==(const StageRun&, const StageRun&) = default;
-};
-
-/// What one chunk of a stage spends on one micro-batch.
-struct ChunkPass {
-    Seconds forward;
-    Seconds backward; ///< weight gradients included
-
-    friend bool operator==(const ChunkPass&, const ChunkPass&) = default;
-};
-
-/// What all stages spend.
-struct PipelinePasses {
-    std::vector<StageRun> runs;
-    /// By run, then chunk; adds up to the pass of the run. Empty: chunks of a stage spend the same.
-    std::vector<ChunkPass> chunks;
-    /// What a message takes on its way to a neighbouring stage while both go on with other passes.
-    /// Counted where a stage waits for the first and the last micro-batch, not in between.
-    Seconds hop;
-};
 
 /// Memory reused between calls.
 struct PipelineRoom {
     std::vector<double> warm_up;
     std::vector<double> drain;
+    PlayedPaths played;
 };
 
 /// Time of a pipeline pass in closed form, and what of it the slowest stage waits.
@@ -68,15 +33,13 @@ struct PipelineTime {
 /// all forward passes come before the first backward one (m - 1 <= p - 1 - s).
 /// interleaved: the same chunk by chunk, with warm-up and drain that go round v - 1 times, each
 /// round either with a micro-batch through all stages or through the passes of a group
-/// (`groups_of`) on one of them. zb-h1: as 1f1b, the drain filled with weight passes as the order
-/// has them. The others add to m max_i t_i for every stage but the slowest - zb-h2: F + B - 2 W;
-/// zb-v: half of that, two chunks per stage - and dualpipe (p / 2 - 1) (F + 2 B - W) of the slowest
-/// stage, with W in proportion where fewer micro-batches than fill the bubbles (p for zb-v, 2 p - 1
-/// for zb-h2, p / 2 for dualpipe) run. None is shorter where a pass or hop of gpipe, 1f1b,
-/// interleaved or zb-h1 is longer. Sources: Huang et al. 2019 (arXiv 1811.06965), Narayanan et al.
-/// 2021 (arXiv 2104.04473), Qi et al. 2023 (arXiv 2401.10241) and 2024 (arXiv 2405.15362),
-/// DeepSeek-V3 (arXiv 2412.19437); the terms for uneven stages: longest paths through the orders,
-/// checked against the engine.
+/// (`groups_of`) on one of them, and with every group a path that stays on the last stage while
+/// that works on its last chunk, where this is longer. zb-h1: as 1f1b, the drain filled with weight
+/// passes as the order has them. None of these is shorter where a pass or hop is longer, but for
+/// zb-h1. zb-h1 with fewer micro-batches than stages, zb-h2, zb-v and dualpipe: `PlayedPaths`.
+/// Sources: Huang et al. 2019 (arXiv 1811.06965), Narayanan et al. 2021 (arXiv 2104.04473), Qi et
+/// al. 2023 (arXiv 2401.10241) and 2024 (arXiv 2405.15362), DeepSeek-V3 (arXiv 2412.19437); the
+/// terms for uneven stages: longest paths through the orders, checked against the engine.
 PipelineTime pipeline_time(ScheduleKind schedule, const PipelinePasses& passes,
                            std::int64_t micro_batches, std::int64_t chunks, PipelineRoom& room);
 /// The same, stage by stage.

@@ -57,6 +57,7 @@ std::int64_t representative_micro_batches(ScheduleKind kind, std::int64_t pp,
     if (kind == ScheduleKind::gpipe || micro_batches <= 4 * pp) {
         return micro_batches;
     }
+    if (kind == ScheduleKind::zb_v || kind == ScheduleKind::dual_pipe) return 4 * pp;
     const MicroBatchGroups groups = groups_of(pp, micro_batches);
     constexpr std::int64_t kept = 3; // of either size
     const std::int64_t larger = std::min(kept, groups.larger);

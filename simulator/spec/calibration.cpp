@@ -25,6 +25,10 @@ void describe(FieldVisitor& v, CalibrationEntry& x) {
           {"origin", "origin",
            "own_measurement, or fitted_to_runs: that replaces Constants of the same origin only."},
           x.origin);
+    field(v,
+          {"ranks", "ranks", "Devices busy at once: it holds for a cluster of as many; 0: any.",
+           false, 0.0},
+          x.ranks);
     field(v, {"unconfirmed", "unconfirmed", "Fitted to a single group of runs."}, x.unconfirmed);
 }
 

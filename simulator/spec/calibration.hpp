@@ -26,6 +26,8 @@ struct CalibrationEntry {
     /// Constant of that origin only.
     Origin origin = Origin::own_measurement;
     bool unconfirmed = false; ///< as in Constant
+    /// Devices that were busy at once: it holds for a cluster of as many. 0: any number.
+    std::int64_t ranks = 0;
 
     friend bool operator==(const CalibrationEntry&, const CalibrationEntry&) = default;
 };

@@ -31,6 +31,25 @@ void describe(FieldVisitor& v, AttentionRate& x) {
           x.wide_backward);
 }
 
+void describe(FieldVisitor& v, OperatorRates& x) {
+    field(v, {"norm_forward", "norms, forward", "Bytes/s of norms."}, x.norm_forward);
+    field(v, {"norm_backward", "norms, backward", "Bytes/s of their gradients."}, x.norm_backward);
+    field(v, {"activation_forward", "activations, forward", "Bytes/s of GELU."},
+          x.activation_forward);
+    field(v, {"activation_backward", "activations, backward", "Bytes/s of its gradient."},
+          x.activation_backward);
+    field(v, {"gate_forward", "gated activations, forward", "Bytes/s of SiLU and product."},
+          x.gate_forward);
+    field(v, {"gate_backward", "gated activations, backward", "Bytes/s of their gradients."},
+          x.gate_backward);
+    field(v, {"rope", "rotary positions", "Bytes/s of the rotation."}, x.rope);
+    field(v, {"loss", "loss", "Bytes/s of the softmax over logits and its gradient."}, x.loss);
+    field(v, {"sums", "sums", "Bytes/s of biases, residuals and tables of tokens."}, x.sums);
+    field(v,
+          {"update", "update", "Bytes/s of zeroing and summing up gradients and of the optimizer."},
+          x.update);
+}
+
 void describe(FieldVisitor& v, ComputeProfile& x) {
     field(v, {"name", "name", "Architecture, as in \"arch\" of a device."}, x.name);
     field(v, {"note", "note", "What the figures stand on."}, x.note);
@@ -78,6 +97,10 @@ void describe(FieldVisitor& v, ComputeProfile& x) {
     field(v, {"flash_2", "FlashAttention 2", "What FlashAttention 2 reaches."}, x.flash_2);
     field(v, {"flash_3", "FlashAttention 3", "What FlashAttention 3 reaches."}, x.flash_3);
     field(v, {"cudnn", "cuDNN", "What the attention of the vendor's library reaches."}, x.cudnn);
+    field(
+        v,
+        {"operators", "operators", "Bytes/s of memory-bound operators; none: memory bounds them."},
+        x.operators);
 }
 
 } // namespace shardplan::sim

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "simulator/spec/fields.hpp"
@@ -25,6 +26,24 @@ struct AttentionRate {
     friend bool operator==(const AttentionRate&, const AttentionRate&) = default;
 };
 
+/// Bytes/s that memory-bound operators get through, by what they compute: on a processor the
+/// instructions of an exponential or a sum take longer than the bytes they work on. Bytes as the
+/// operators of a block count them: every operand once.
+struct OperatorRates {
+    Constant norm_forward;
+    Constant norm_backward;
+    Constant activation_forward; ///< GELU
+    Constant activation_backward;
+    Constant gate_forward; ///< a gated activation: SiLU and product
+    Constant gate_backward;
+    Constant rope;
+    Constant loss;   ///< softmax and its gradient
+    Constant sums;   ///< biases, residuals, tables of tokens
+    Constant update; ///< gradients zeroed and summed up, the optimizer's step
+
+    friend bool operator==(const OperatorRates&, const OperatorRates&) = default;
+};
+
 /// What the libraries of an architecture reach, whatever the software stack, as Constants. One data
 /// file per architecture ("hopper", "ampere"); a device file overrides what differs for the product
 /// (power limit). A Constant without a source is not stated: then nothing is lost.
@@ -46,6 +65,7 @@ struct ComputeProfile {
     AttentionRate flash_2;
     AttentionRate flash_3;
     AttentionRate cudnn;
+    std::optional<OperatorRates> operators; ///< none: memory alone bounds them
 
     friend bool operator==(const ComputeProfile&, const ComputeProfile&) = default;
 };
@@ -56,6 +76,7 @@ inline double value_or(const Constant& constant, double otherwise) {
 }
 
 void describe(FieldVisitor& v, AttentionRate& x);
+void describe(FieldVisitor& v, OperatorRates& x);
 void describe(FieldVisitor& v, ComputeProfile& x);
 
 } // namespace shardplan::sim

@@ -43,6 +43,16 @@ constexpr auto units = std::to_array<std::pair<std::string_view, std::string_vie
     {"message_buffers", "B"},
     {"in_switch_buffers", "B"},
     {"kernel_time", "s"},
+    {"norm_forward", "B/s"},
+    {"norm_backward", "B/s"},
+    {"activation_forward", "B/s"},
+    {"activation_backward", "B/s"},
+    {"gate_forward", "B/s"},
+    {"gate_backward", "B/s"},
+    {"rope", "B/s"},
+    {"loss", "B/s"},
+    {"sums", "B/s"},
+    {"update", "B/s"},
 });
 
 std::string_view unit_of(std::string_view key) {

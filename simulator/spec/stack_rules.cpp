@@ -48,8 +48,23 @@ void describe(FieldVisitor& v, TensorRules& x) {
           x.partitioned_checkpoints);
     field(v, {"complex_rope", "complex rotary positions", "eager even where the rest is compiled"},
           x.complex_rope);
+    field(v,
+          {"residual_begins_product", "residual inside the product",
+           "sums of a product begin with residual and bias, which are copied there before"},
+          x.residual_begins_product);
+    field(v,
+          {"table_rows_added", "rows added to the table",
+           "gradients of tables of tokens are added row by row, not as a table"},
+          x.table_rows_added);
+    field(v,
+          {"recompute_without_output", "recomputation without the output",
+           "full recomputation ends before the last map of a block"},
+          x.recompute_without_output);
     field(v, {"scattered_messages", "messages cut over tp", "boundary tensors between stages"},
           x.scattered_messages);
+    field(v,
+          {"loss_rows", "rows of logits", "of a fused loss that exist at a time; 0: all", false, 0},
+          x.loss_rows);
     field(v,
           {"logits_kept", "16-bit logits kept", "copies alive through the loss backward", false, 0,
            4},
@@ -91,6 +106,10 @@ void describe(FieldVisitor& v, StateRules& x) {
           {"gradients_start_late", "gradients start late",
            "with one micro-batch they appear as activations go"},
           x.gradients_start_late);
+    field(v,
+          {"one_pass_update", "update in one pass",
+           "scaling and clipping are factors inside the optimizer's pass"},
+          x.one_pass_update);
     field(v,
           {"reduces_whole_after", "whole reduction after the backward pass",
            "under zero1 every rank gets the sum of all gradients, in one piece, and nothing hides"},

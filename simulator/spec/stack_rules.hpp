@@ -108,7 +108,14 @@ struct TensorRules {
     bool score_buffer = false; ///< one global buffer for attention scores (Megatron, unfused)
     bool partitioned_checkpoints = false; ///< under zero3 recompute inputs are cut over tp
     bool complex_rope = false; ///< rotary positions as complex numbers, which no compiler fuses
+    /// Where a product's sums begin: the residual and the bias lie there already, and neither has a
+    /// backward pass of its own.
+    bool residual_begins_product = false;
+    bool table_rows_added = false; ///< gradients of tables are added row by row, not as a whole
+    /// Recomputing a block ends before its last map: the backward pass needs no output.
+    bool recompute_without_output = false;
     bool scattered_messages = false;  ///< boundary tensors are cut over tp to be sent (Megatron)
+    std::int64_t loss_rows = 0; ///< fused loss: tokens whose logits exist at a time; 0: all
     std::int64_t logits_kept = 0;     ///< 16-bit logits that live on through the loss backward
     std::int64_t output_buffers = 0;  ///< logits of earlier micro-batches a pipeline buffer keeps
     std::int64_t message_buffers = 2; ///< boundary tensors a pipeline stage holds for messages
@@ -126,7 +133,8 @@ struct StateRules {
     bool unit_copies = false; ///< gathered units are copied into parameters, gradients out of them
     bool flat_reduction = false; ///< gradients are copied into a bucket and an fp32 copy of it
     bool gradients_start_late = false; ///< with one micro-batch, gradients appear as activations go
-    bool reduces_whole_after = false;  ///< under zero1: all of them, after the backward pass
+    bool one_pass_update = false; ///< scaling and clipping are factors inside the optimizer's pass
+    bool reduces_whole_after = false; ///< under zero1: all of them, after the backward pass
 
     friend bool operator==(const StateRules&, const StateRules&) = default;
 };

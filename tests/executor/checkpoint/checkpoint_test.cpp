@@ -20,23 +20,26 @@ std::string text_of(const exec::Status& status) {
     return status ? "success" : to_text(status.error());
 }
 
-TEST(Checkpoint, IsLoadedWithTheSameBitsUnderAnyLayoutAndNumberOfRanks) {
+class CheckpointOfRanks : public testing::TestWithParam<int> {};
+
+TEST_P(CheckpointOfRanks, IsLoadedWithTheSameBitsUnderAnyLayoutAndNumberOfRanks) {
+    const int savers = GetParam();
     for (const Split saved : all_splits) {
-        for (const int savers : {1, 2, 4, 3}) {
-            const TemporaryFolder folder;
-            const auto generation = static_cast<std::uint64_t>(10 + savers);
-            const auto status = save_state(folder.path(), saved, savers, generation);
-            ASSERT_TRUE(status) << text_of(status);
-            for (const Split loaded : all_splits) {
-                const int loaders = 1 + (savers + static_cast<int>(loaded)) % 4;
-                const auto outcome = load_state(folder.path(), loaded, loaders, generation);
-                EXPECT_TRUE(outcome) << text_of(outcome) << " saved by " << savers << " as "
-                                     << static_cast<int>(saved) << ", loaded by " << loaders
-                                     << " as " << static_cast<int>(loaded);
-            }
+        const TemporaryFolder folder;
+        const auto generation = static_cast<std::uint64_t>(10 + savers);
+        const auto status = save_state(folder.path(), saved, savers, generation);
+        ASSERT_TRUE(status) << text_of(status);
+        for (const Split loaded : all_splits) {
+            const int loaders = 1 + (savers + static_cast<int>(loaded)) % 4;
+            const auto outcome = load_state(folder.path(), loaded, loaders, generation);
+            EXPECT_TRUE(outcome) << text_of(outcome) << " saved as " << static_cast<int>(saved)
+                                 << ", loaded by " << loaders << " as " << static_cast<int>(loaded);
         }
     }
 }
+
+INSTANTIATE_TEST_SUITE_P(Ranks, CheckpointOfRanks, testing::Values(1, 2, 3, 4),
+                         testing::PrintToStringParamName());
 
 TEST(Checkpoint, PassesFromOneRankOverTwoAndFourToThree) {
     struct Stop {

@@ -425,8 +425,14 @@ TEST_F(KernelGradients, OfRoutingAgreeWithDifferences) {
     Values dw(18);
     Values dsorted(72);
     Values dlogits(45);
-    kernels.combine_backward(s, 4, routing, w.data(), sorted.data(), dy.data(), dw.data(),
-                             dsorted.data());
+    // the gradient of a weighted row: of the weight its product with what was weighted
+    kernels.dispatch(s, 4, routing, dy.data(), dsorted.data());
+    Values dplaced(18);
+    Values placed(18);
+    kernels.row_products(18, 4, dsorted.data(), sorted.data(), dplaced.data());
+    kernels.dispatch_backward({18, 0, 1}, 1, routing, dplaced.data(), dw.data());
+    kernels.move_rows(18, 1, place.data(), w.data(), placed.data());
+    kernels.scale_rows(18, 4, placed.data(), dsorted.data());
     kernels.route_backward(s, p.data(), w.data(), expert.data(), dw.data(), slopes.data(),
                            dlogits.data());
     expect_gradient("logits", logits, dlogits, loss);

@@ -238,6 +238,7 @@ void train(const SharedTraining& training, Trained<T>& out,
             const std::lock_guard lock(mutex);
             collect(rank, out.state, seen);
         }
+        if (auto s = world.barrier(); !s) return s; // `and_then` may look at all of the state
         if (and_then) {
             if (auto s = and_then(rank); !s) return s;
         }

@@ -258,5 +258,40 @@ TEST(Collectives, OnAMachineItsOwnLinksArePriced) {
     EXPECT_GT(slower->front().time_us, 2.0 * usual->front().time_us);
 }
 
+TEST(Collectives, OnAMachineOfSeveralNodeGroupsTheNodesAreThoseOfTheDevice) {
+    sim::Cluster mixed = sim::load_cluster("dgx-a100")->value;
+    mixed.scalable = false;
+    mixed.node_groups[0].count = 2;
+    mixed.node_groups.push_back(sim::load_cluster("dgx-h100")->value.node_groups[0]);
+    mixed.node_groups[1].count = 2;
+    const auto alone = predict_collectives({record(1, 1 << 28), record(2, 1 << 28)}, {},
+                                           sim::load_cluster("dgx-h100")->value);
+    const auto within = predict_collectives({record(1, 1 << 28), record(2, 1 << 28)}, {}, mixed);
+    ASSERT_TRUE(alone && within);
+    EXPECT_EQ(within->at(0).time_us, alone->at(0).time_us);
+    // over all of the machine the slower cards decide
+    const auto all = predict_collectives({record(4, std::int64_t{1} << 32)}, {}, mixed);
+    const auto fast = predict_collectives({record(4, std::int64_t{1} << 32)}, {},
+                                          sim::load_cluster("dgx-h100")->value);
+    ASSERT_TRUE(all && fast);
+    EXPECT_GT(all->front().time_us, 1.5 * fast->front().time_us);
+}
+
+TEST(Collectives, OnAPartOfATorusAreTimedOnThatPart) {
+    sim::Cluster torus = sim::load_cluster("dgx-h100")->value;
+    torus.scalable = false;
+    torus.node_groups[0].count = 16;
+    torus.fabric.rails = false;
+    torus.fabric.levels.clear();
+    torus.fabric.torus.assign(2, {4, {sim::Bandwidth(400e9), {}, {}}, {}, true});
+    const auto rows = predict_collectives(
+        {record(16, 1 << 28), record(4, 1 << 28), record(6, 1 << 28)}, {}, torus);
+    ASSERT_TRUE(rows);
+    EXPECT_EQ(rows->at(0).algorithm, "torus_2d");
+    EXPECT_GT(rows->at(1).time_us, 0.0);
+    EXPECT_NE(rows->at(2).skipped.find("no whole number of parts of the torus"), std::string::npos)
+        << rows->at(2).skipped;
+}
+
 } // namespace
 } // namespace shardplan::plan

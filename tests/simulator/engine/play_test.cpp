@@ -177,9 +177,12 @@ double pipeline_seconds(ScheduleKind kind, const std::vector<StagePass>& pass, s
     ScheduleInput in;
     in.shape = {kind, static_cast<std::int32_t>(pass.size()), static_cast<std::int32_t>(chunks),
                 static_cast<std::int32_t>(m)};
-    const auto length = [](Seconds of) { return static_cast<std::int32_t>(of.value() * 16.0); };
-    in.lengths = {length(pass[0].forward), length(pass[0].backward_input),
-                  length(pass[0].backward_weight)};
+    StagePass slowest;
+    for (const StagePass& stage : pass) {
+        if (stage.total() > slowest.total()) slowest = stage;
+    }
+    in.lengths = lengths_of(slowest.forward.value(), slowest.backward_input.value(),
+                            slowest.backward_weight.value());
     in.unit_kinds = {UnitSteps{}};
     in.units.assign(pass.size(),
                     std::vector<std::vector<std::uint16_t>>(static_cast<std::size_t>(chunks), {0}));
@@ -288,24 +291,92 @@ TEST(Play, ZeroBubbleH1OfUnevenStagesTakesItsClosedForm) {
     }
 }
 
-TEST(Play, InterleavingOfUnevenStagesTakesItsClosedFormOrLittleMore) {
+/// Interleaved stages up to 15 % apart; the last chunk of the last one with a head of up to most of
+/// a stage, the first chunk of the first one with an embedding.
+struct ChunkedPipeline {
+    ScheduleInput in;
+    PipelinePasses passes;
+    std::vector<ChunkPass> chunk_of_unit;
+};
+ChunkedPipeline chunked(std::mt19937& random, std::int64_t p, std::int64_t v, std::int64_t m,
+                        double most_head) {
+    const auto draw = [&](double from, double to) {
+        return from + (to - from) * static_cast<double>(random() % 1000) / 1000.0;
+    };
+    ChunkedPipeline out;
+    out.in.shape = {ScheduleKind::interleaved, static_cast<std::int32_t>(p),
+                    static_cast<std::int32_t>(v), static_cast<std::int32_t>(m)};
+    out.in.optimizer = false;
+    const double head = draw(0.0, most_head);
+    for (std::int64_t stage = 0; stage < p; ++stage) {
+        const double size = draw(0.85, 1.15) / static_cast<double>(v);
+        StageRun run;
+        auto& units = out.in.units.emplace_back();
+        for (std::int64_t chunk = 0; chunk < v; ++chunk) {
+            ChunkPass pass{Seconds(size), Seconds(2.0 * size), Seconds{}};
+            if (stage == 0 && chunk == 0) pass.forward += Seconds(0.03 * size);
+            if (stage + 1 == p && chunk + 1 == v) {
+                pass.forward += Seconds(head);
+                pass.backward += Seconds(2.0 * head);
+            }
+            run.pass.forward += pass.forward;
+            run.pass.backward_input += pass.backward;
+            units.push_back({static_cast<std::uint16_t>(out.chunk_of_unit.size())});
+            out.in.unit_kinds.emplace_back();
+            out.chunk_of_unit.push_back(pass);
+            out.passes.chunks.push_back(pass);
+        }
+        out.passes.runs.push_back(run);
+    }
+    return out;
+}
+
+double played_seconds(const ChunkedPipeline& pipeline) {
+    const auto s = make_schedule(pipeline.in);
+    TaskCosts costs;
+    for (std::size_t i = 0; i < s->size(); ++i) {
+        const std::size_t unit = static_cast<std::size_t>(s->stage[i]) *
+                                     static_cast<std::size_t>(pipeline.in.shape.chunks) +
+                                 s->chunk[i];
+        const ChunkPass& pass = pipeline.chunk_of_unit[unit];
+        costs.seconds.push_back(s->kind[i] == TaskKind::forward    ? pass.forward.value()
+                                : s->kind[i] == TaskKind::backward ? pass.backward.value()
+                                                                   : 0.0);
+    }
+    return play(graph_of(*s), costs)->makespan;
+}
+
+TEST(Play, InterleavingOfUnevenStagesTakesItsClosedFormWithinOnePercent) {
     std::mt19937 random(33);
-    int within = 0;
-    constexpr int rounds = 300;
-    for (int round = 0; round < rounds; ++round) {
-        const std::size_t p = 2 + random() % 7;
-        const auto v = static_cast<std::int64_t>(2 + random() % 3);
-        const auto m =
-            static_cast<std::int64_t>(p * (1 + random() % 5) + (round % 2 == 0 ? random() % p : 0));
-        const auto pass = uneven_stages(p, random, round % 3 == 0 ? 0.5 : 0.0);
-        const double closed = pipeline_time(ScheduleKind::interleaved, pass, m, v).total.value();
-        const double played = pipeline_seconds(ScheduleKind::interleaved, pass, m, v);
+    PipelineRoom room;
+    for (int round = 0; round < 400; ++round) {
+        const auto p = static_cast<std::int64_t>(2 + random() % 11);
+        const auto v = static_cast<std::int64_t>(2 + random() % 4);
+        const auto m = static_cast<std::int64_t>(p * (1 + random() % 7));
+        const ChunkedPipeline pipeline = chunked(random, p, v, m, round % 2 == 0 ? 0.9 : 0.3);
+        const double closed =
+            pipeline_time(ScheduleKind::interleaved, pipeline.passes, m, v, room).total.value();
+        const double played = played_seconds(pipeline);
         // a path through the order cannot be longer than the longest
         EXPECT_LE(closed, played * (1.0 + 1e-9)) << "p" << p << " v" << v << " m" << m;
-        EXPECT_NEAR(closed, played, 0.03 * played) << "p" << p << " v" << v << " m" << m;
-        within += closed >= 0.99 * played ? 1 : 0;
+        EXPECT_GE(closed, 0.99 * played) << "p" << p << " v" << v << " m" << m;
     }
-    EXPECT_GE(within, rounds * 9 / 10);
+}
+
+TEST(Play, InterleavingInGroupsOfTwoSizesTakesItsClosedFormOrLittleMore) {
+    std::mt19937 random(34);
+    PipelineRoom room;
+    for (int round = 0; round < 200; ++round) {
+        const auto p = static_cast<std::int64_t>(2 + random() % 7);
+        const auto v = static_cast<std::int64_t>(2 + random() % 3);
+        const auto m = static_cast<std::int64_t>(p + random() % (4 * p));
+        const ChunkedPipeline pipeline = chunked(random, p, v, m, 0.0);
+        const double closed =
+            pipeline_time(ScheduleKind::interleaved, pipeline.passes, m, v, room).total.value();
+        const double played = played_seconds(pipeline);
+        EXPECT_LE(closed, played * (1.0 + 1e-9)) << "p" << p << " v" << v << " m" << m;
+        EXPECT_GE(closed, 0.98 * played) << "p" << p << " v" << v << " m" << m;
+    }
 }
 
 TEST(Play, ZeroBubbleSchedulesTakeTheirClosedForms) {
@@ -322,17 +393,28 @@ TEST(Play, ZeroBubbleSchedulesTakeTheirClosedForms) {
     }
 }
 
-TEST(Play, ZeroBubbleVAndDualPipeComeNearTheirClosedForms) {
-    for (const ScheduleKind kind : {ScheduleKind::zb_v, ScheduleKind::dual_pipe}) {
-        for (std::size_t p = 2; p <= 8; p += 2) {
-            for (const double w : {0.75, 1.0}) {
-                const auto m = static_cast<std::int64_t>(4 * p);
-                const auto pass = equal_stages(p, 1.0, 2.0 - w, w);
-                const double closed = pipeline_time(kind, pass, m, 2).total.value();
-                EXPECT_NEAR(closed, pipeline_seconds(kind, pass, m, 2), 0.1 * closed)
-                    << name_of(kind) << " p" << p << " w" << w;
-            }
+TEST(Play, OtherSchedulesTakeWhatTheirCachedPathsSay) {
+    std::mt19937 random(35);
+    for (int round = 0; round < 400; ++round) {
+        const ScheduleKind kind = round % 4 == 0   ? ScheduleKind::zb_h1
+                                  : round % 4 == 1 ? ScheduleKind::zb_h2
+                                  : round % 4 == 2 ? ScheduleKind::zb_v
+                                                   : ScheduleKind::dual_pipe;
+        const bool pairs = kind == ScheduleKind::dual_pipe;
+        const std::size_t p = pairs ? 2 * (1 + random() % 5) : 2 + random() % 9;
+        // zb-h1 has a closed form but for few micro-batches
+        const auto m = static_cast<std::int64_t>(kind == ScheduleKind::zb_h1 ? 1 + random() % p
+                                                 : pairs ? 2 * p + 2 * (random() % (4 * p))
+                                                         : 1 + random() % (9 * p));
+        const std::int64_t v = pairs || kind == ScheduleKind::zb_v ? 2 : 1;
+        auto pass = uneven_stages(p, random, 0.0);
+        for (StagePass& stage : pass) {
+            if (round % 3 == 0) stage.backward_input *= 1.5;
+            if (round % 5 == 0) stage.backward_weight *= 0.5;
         }
+        const double cached = pipeline_time(kind, pass, m, v).total.value();
+        const double played = pipeline_seconds(kind, pass, m, v);
+        EXPECT_NEAR(cached, played, 0.012 * played) << name_of(kind) << " p" << p << " m" << m;
     }
 }
 

@@ -62,7 +62,7 @@ TEST(Stacks, EveryStackLoadsUnderItsFileNameAndItsAliases) {
     for (const char* name :
          {"megatron-lm", "megatron-core", "megatron-deepspeed", "deepspeed", "pytorch-fsdp1",
           "pytorch-fsdp2", "composer-fsdp1", "nanotron", "aleph-alpha-scaling", "internevo",
-          "maxtext", "llm.c", "torchtune", "colossalai", "shardplan-executor", "generic"}) {
+          "maxtext", "llm.c", "torchtune", "colossalai", "shardplan-cpu", "generic"}) {
         EXPECT_EQ(names.count(name), 1U) << name;
     }
 }

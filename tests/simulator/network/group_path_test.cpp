@@ -122,6 +122,87 @@ TEST(GroupPath, GoesThroughHostMemoryWithoutGpudirect) {
     EXPECT_LT(without, with);
 }
 
+TEST(GroupPath, WaitsForTheOneCardThatIsStagedThroughTheHost) {
+    sim::Cluster cluster = dgx_h100(4);
+    sim::Nics& nics = cluster.node_groups[0].node.nics;
+    const auto rate = [&] {
+        return path_of(on(cluster), layout(8, 1, 4), Group::dp).levels.at(0).per_rank.value();
+    };
+    const double direct = rate();
+    nics.staged = {5};
+    nics.staged_rate = sim::Bandwidth(16e9); // measured: no efficiency of the network on top
+    EXPECT_DOUBLE_EQ(rate(), 16e9);
+    nics.staged = {};
+    EXPECT_DOUBLE_EQ(rate(), direct);
+    // all of them
+    nics.gpudirect = false;
+    EXPECT_DOUBLE_EQ(rate(), 16e9);
+}
+
+TEST(GroupPath, FewerStagedCardsLeaveEachMoreOfHostMemory) {
+    sim::Cluster cluster = dgx_h100(4);
+    sim::NodeTemplate& node = cluster.node_groups[0].node;
+    node.host.memory_bandwidth = sim::Bandwidth(80e9);
+    const auto rate = [&] {
+        return path_of(on(cluster), layout(8, 1, 4), Group::dp).levels.at(0).per_rank.value();
+    };
+    node.nics.gpudirect = false;
+    EXPECT_DOUBLE_EQ(rate(), 80e9 / 2.0 / 8.0);
+    node.nics.gpudirect = true;
+    node.nics.staged = {0, 1};
+    EXPECT_DOUBLE_EQ(rate(), 80e9 / 2.0 / 2.0);
+}
+
+TEST(GroupPath, OfAStagedCardTakesLongerForEveryStep) {
+    sim::Scenario s = on(dgx_h100(4));
+    const auto step = [&] {
+        return path_of(s, layout(8, 1, 4), Group::dp).levels.at(0).step_latency.value();
+    };
+    const double direct = step();
+    s.fabrics.back().staged_latency = s.fabrics.back().step_latency;
+    s.fabrics.back().staged_latency->value = 5e-6;
+    EXPECT_DOUBLE_EQ(step(), direct);
+    s.cluster.node_groups[0].node.nics.staged = {0};
+    EXPECT_DOUBLE_EQ(step(), direct + 5e-6);
+}
+
+TEST(GroupPath, TakesTheSlowerEndTierByTierWhereNodeGroupsDiffer) {
+    // fast links and slow cards beside slow links and fast cards
+    sim::Cluster cluster = dgx_h100(2);
+    cluster.node_groups[0].node.nics.per_nic.physical = sim::Bandwidth(10e9);
+    cluster.node_groups.push_back(dgx_a100(2).node_groups[0]);
+    const auto mixed = path_of(on(cluster), layout(2, 1, 16), Group::dp);
+    const auto first = path_of(on(dgx_a100(4)), layout(2, 1, 16), Group::dp);
+    sim::Cluster slow_cards = cluster;
+    slow_cards.node_groups.pop_back();
+    slow_cards.node_groups[0].count = 4;
+    const auto second = path_of(on(slow_cards), layout(2, 1, 16), Group::dp);
+    ASSERT_EQ(mixed.levels.size(), 2U);
+    EXPECT_EQ(mixed.levels[0].per_rank, first.levels.at(0).per_rank);
+    EXPECT_EQ(mixed.levels[1].per_rank, second.levels.at(1).per_rank);
+    EXPECT_LT(mixed.levels[1].per_rank, first.levels.at(1).per_rank);
+    // a layout that ends before the second group does not wait for it
+    const auto alone = path_of(on(cluster), layout(2, 1, 8), Group::dp);
+    EXPECT_GT(alone.levels.at(0).per_rank, mixed.levels[0].per_rank);
+}
+
+TEST(GroupPath, OfANodeGroupHasTheConstantsOfItsDevices) {
+    sim::Cluster cluster = dgx_h100(2);
+    cluster.node_groups.push_back(dgx_a100(2).node_groups[0]);
+    sim::Scenario s = on(cluster);
+    s.devices[0].arch = "hopper";
+    s.devices[1].arch = "ampere";
+    sim::FabricProfile hopper = s.fabrics.front();
+    hopper.arch = "hopper";
+    hopper.bandwidth_efficiency.value = 0.1; // slower than the ampere nodes with any other
+    s.fabrics.push_back(hopper);
+    const auto path = path_of(s, layout(8, 1, 4), Group::tp);
+    EXPECT_DOUBLE_EQ(path.levels.at(0).per_rank.value(), 45e9);
+    // the profile of another architecture is not theirs
+    s.devices[0].arch = "ampere";
+    EXPECT_GT(path_of(s, layout(8, 1, 4), Group::tp).levels.at(0).per_rank.value(), 100e9);
+}
+
 TEST(GroupPath, UsesOnlyTheLinksToItsMembersInAMesh) {
     sim::Cluster cluster = dgx_h100(1);
     cluster.node_groups[0].node.scaleup.kind = sim::ScaleupKind::xgmi_mesh;

@@ -73,8 +73,29 @@ TEST(Bubble, NeverGrowsFasterThanThePassesItBelongsTo) {
     }
 }
 
-TEST(Bubble, OfDualPipeCountsHalfTheStages) {
-    EXPECT_DOUBLE_EQ(bubble(ScheduleKind::dual_pipe, equal(8, 1, 1, 1), 16, 2), 3.0 * (1 + 2 - 1));
+TEST(Bubble, OfDualPipeIsNoMoreThanItsAuthorsState) {
+    // (p / 2 - 1) (F and B + B - 3 W), B with its weight pass (DeepSeek-V3, table 2): an upper
+    // bound where F and B of the main phase take turns and need not end together
+    for (const std::int64_t p : {4, 8, 16}) {
+        for (const std::int64_t m : {2 * p, 4 * p, 32 * p}) {
+            const double played =
+                bubble(ScheduleKind::dual_pipe, equal(static_cast<std::size_t>(p), 1, 1, 1), m, 2);
+            const auto half = static_cast<double>(p) / 2.0;
+            EXPECT_GT(played, 0.0);
+            EXPECT_LE(played, (half - 1.0) * (1 + 2 + 2 - 3)) << "p" << p << " m" << m;
+        }
+    }
+}
+
+TEST(Bubble, OfZeroBubbleVIsNothingWhereAllPassesAreAlike) {
+    for (const std::int64_t p : {2, 5, 8, 16}) {
+        for (const std::int64_t m : {2 * p, 4 * p, 32 * p}) {
+            EXPECT_NEAR(
+                0.0, bubble(ScheduleKind::zb_v, equal(static_cast<std::size_t>(p), 1, 1, 1), m, 2),
+                1e-9 * static_cast<double>(m))
+                << "p" << p << " m" << m;
+        }
+    }
 }
 
 TEST(Bubble, IsBoundByTheSlowestOfUnevenStages) {

@@ -1,4 +1,4 @@
-#include "executor/checkpoint/agree.hpp"
+#include "executor/comm/agree.hpp"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 
 #include "executor/comm/communicator.hpp"
 
-/// What ranks tell one another about a checkpoint. Every rank calls each of these.
+/// What ranks tell one another in words. Every rank calls each of these.
 namespace shardplan::exec {
 
 /// The text of every rank, by rank.

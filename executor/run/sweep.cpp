@@ -1,0 +1,408 @@
+#include "executor/run/sweep.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <ostream>
+#include <utility>
+
+#include "executor/kernels/cpu_kernels.hpp"
+#include "executor/model/check.hpp"
+#include "executor/run/machine.hpp"
+#include "executor/run/sweep_cases.hpp"
+#include "simulator/spec/placement.hpp"
+
+namespace shardplan::exec {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Seconds that this thread has computed.
+double thread_seconds() {
+    std::timespec now{};
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) return 0.0;
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// Share of the budget for the first look at every case, which says how long the rounds will take.
+constexpr double first_look = 0.3;
+/// Cases between two probes.
+constexpr std::size_t probe_every = 16;
+/// Calls of one sample at most: a call that does nothing is timed in a loop of as many.
+constexpr double most_calls = 4096.0;
+
+/// Times of one case or of the probe, one per round.
+struct Samples {
+    std::vector<double> seconds;
+
+    void sort() { std::sort(seconds.begin(), seconds.end()); }
+    /// Of sorted times.
+    [[nodiscard]] double at(double share) const {
+        return seconds[static_cast<std::size_t>(
+            std::lround(share * static_cast<double>(seconds.size() - 1)))];
+    }
+    [[nodiscard]] double median() const {
+        const std::size_t half = seconds.size() / 2;
+        return seconds.size() % 2 == 1 ? seconds[half] : 0.5 * (seconds[half - 1] + seconds[half]);
+    }
+    /// Between the quartiles, of the median.
+    [[nodiscard]] double spread() const { return (at(0.75) - at(0.25)) / median(); }
+};
+
+struct Entry {
+    explicit Entry(SweepCase one) : what(std::move(one)) {}
+
+    SweepCase what;
+    double estimate = 0.0; ///< seconds of a call, of the first look
+    std::int64_t calls = 1;
+    Samples samples;
+
+    [[nodiscard]] double round_seconds() const {
+        // one call ahead of those that are timed
+        return estimate * static_cast<double>(calls > 1 ? calls + 1 : 1);
+    }
+};
+
+/// The communicators of 2, 4, ... ranks, and of all.
+struct Groups {
+    std::vector<std::unique_ptr<Communicator>> parts;
+
+    static Result<Groups> make(Communicator& world) {
+        Groups out;
+        for (int size = 2; size <= world.size(); size *= 2) {
+            if (world.size() % size != 0) continue;
+            auto part = world.split(world.rank() / size, world.rank(), "sweep");
+            if (!part) return part.error();
+            out.parts.push_back(std::move(*part));
+        }
+        const bool whole = !out.parts.empty() && out.parts.back()->size() == world.size();
+        if (world.size() > 1 && !whole) {
+            auto all = world.split(0, world.rank(), "sweep");
+            if (!all) return all.error();
+            out.parts.push_back(std::move(*all));
+        }
+        return out;
+    }
+};
+
+class Sweep {
+public:
+    Sweep(Communicator& world, const SweepOptions& options)
+        : world_(world),
+          options_(options),
+          start_(Clock::now()),
+          kernels_(options.threads),
+          probe_{probe_case(kernels_)} {}
+
+    Status run();
+    void report(std::ostream& out) const;
+
+private:
+    Status prepare();
+    Status look();
+    void plan();
+    Status rounds();
+    Status round();
+    Result<double> time(const Entry& entry);
+    /// The largest of every rank's value.
+    Status agree(std::vector<double>& values);
+    [[nodiscard]] double left() const {
+        return std::chrono::duration<double>(options_.budget).count() - seconds_since(start_);
+    }
+    [[nodiscard]] double least_sample() const;
+    void begin_record(sim::JsonWriter& json, const Entry& entry, std::size_t number) const;
+
+    Communicator& world_;
+    const SweepOptions& options_;
+    Clock::time_point start_;
+    CpuKernels<float> kernels_;
+    Groups groups_;
+    std::vector<Entry> entries_;
+    Entry probe_;
+    Buffer<float> memory_;
+    int repeats_ = 1;
+    std::int64_t left_out_ = 0;
+    MachineFacts machine_ = machine_facts();
+};
+
+/// Where ranks share cores, a sample lasts several of the system's time slices.
+double Sweep::least_sample() const {
+    const bool shared =
+        static_cast<std::int64_t>(world_.size()) * options_.threads > machine_.cores;
+    return shared ? 0.02 : 0.003;
+}
+
+Status Sweep::agree(std::vector<double>& values) {
+    if (world_.size() == 1) return sim::Done{};
+    return world_.all_reduce(view(values), ReduceOp::max);
+}
+
+Status Sweep::prepare() {
+    auto groups = Groups::make(world_);
+    if (!groups) return groups.error();
+    groups_ = std::move(*groups);
+    std::vector<SweepCase> cases = kernel_cases(kernels_, options_, world_.size() > 1);
+    for (const auto& group : groups_.parts) {
+        for (SweepCase& one : collective_cases(*group, options_)) {
+            cases.push_back(std::move(one));
+        }
+    }
+    std::stable_sort(cases.begin(), cases.end(),
+                     [](const SweepCase& a, const SweepCase& b) { return a.work < b.work; });
+    std::int64_t most = probe_.what.floats;
+    for (SweepCase& one : cases) {
+        most = std::max(most, one.floats);
+        entries_.emplace_back(std::move(one));
+    }
+    memory_.reset(most);
+    return sim::Done{};
+}
+
+/// Seconds of one call, on this rank; of a group, until its last rank is done.
+Result<double> Sweep::time(const Entry& entry) {
+    const bool runs = entry.what.together != Together::alone || world_.rank() == 0;
+    float* const memory = memory_.data();
+    if (runs) {
+        // what other cases left there may be too large or too small for numbers
+        for (std::int64_t i = 0; i < entry.what.floats; ++i) {
+            memory[i] = static_cast<float>(i % 1021) * 1e-3F - 0.5F;
+        }
+        if (entry.calls > 1) {
+            if (Status status = entry.what.run(memory); !status) return status.error();
+        }
+    }
+    if (world_.size() > 1) {
+        if (Status status = world_.barrier(); !status) return status.error();
+    }
+    const bool own = options_.cpu_time && entry.what.together != Together::group;
+    const double computed = thread_seconds();
+    const Clock::time_point begin = Clock::now();
+    for (std::int64_t i = 0; runs && i < entry.calls; ++i) {
+        if (Status status = entry.what.run(memory); !status) return status.error();
+    }
+    const double seconds = own ? thread_seconds() - computed : seconds_since(begin);
+    return seconds / static_cast<double>(entry.calls);
+}
+
+/// Every case once, small ones first, until its share of the budget is used up; what was not
+/// reached is left out.
+Status Sweep::look() {
+    const double until = first_look * std::chrono::duration<double>(options_.budget).count();
+    std::size_t seen = 0;
+    for (Entry& entry : entries_) {
+        auto once = time(entry);
+        if (!once) return once.error();
+        std::vector<double> values = {*once, seconds_since(start_)};
+        if (Status status = agree(values); !status) return status;
+        entry.estimate = std::max(values[0], 1e-9);
+        entry.calls = static_cast<std::int64_t>(
+            std::clamp(std::ceil(least_sample() / entry.estimate), 1.0, most_calls));
+        ++seen;
+        if (values[1] > until) break;
+    }
+    left_out_ = static_cast<std::int64_t>(entries_.size() - seen);
+    entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(seen), entries_.end());
+    return sim::Done{};
+}
+
+/// As many rounds as asked for, of as many cases as fit: the longest of a kind goes first, and
+/// three of each stay. Every rank comes to the same plan.
+void Sweep::plan() {
+    constexpr std::size_t least_of_kind = 3;
+    constexpr int least_rounds = 3;
+    const double budget =
+        (1.0 - first_look) * std::chrono::duration<double>(options_.budget).count();
+    // besides the calls: filling memory, and meeting
+    const auto cost = [](const Entry& entry) {
+        return entry.round_seconds() + 1e-9 * static_cast<double>(entry.what.floats) + 1e-4;
+    };
+    const auto total = [&] {
+        return std::accumulate(entries_.begin(), entries_.end(), 0.0,
+                               [&](double sum, const Entry& e) { return sum + cost(e); });
+    };
+    const auto of_kind = [&](const Entry& entry) {
+        return static_cast<std::size_t>(
+            std::count_if(entries_.begin(), entries_.end(),
+                          [&](const Entry& e) { return e.what.kind == entry.what.kind; }));
+    };
+    while (total() * options_.repeats > budget) {
+        auto longest = entries_.end();
+        for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+            if (of_kind(*it) <= least_of_kind) continue;
+            if (longest == entries_.end() || cost(*it) > cost(*longest)) longest = it;
+        }
+        if (longest == entries_.end()) break;
+        entries_.erase(longest);
+        ++left_out_;
+    }
+    repeats_ = std::clamp(static_cast<int>(budget / std::max(total(), 1e-9)),
+                          std::min(least_rounds, options_.repeats), options_.repeats);
+}
+
+/// Every case once more. Times of ranks that compute side by side are averaged, of a group the last
+/// rank counts.
+Status Sweep::round() {
+    std::vector<double> mine;
+    std::vector<double> probes;
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+        if (i % probe_every == 0) {
+            auto probe = time(probe_);
+            if (!probe) return probe.error();
+            probes.push_back(*probe);
+        }
+        auto once = time(entries_[i]);
+        if (!once) return once.error();
+        mine.push_back(*once);
+    }
+    const std::size_t cases = mine.size();
+    mine.insert(mine.end(), probes.begin(), probes.end());
+    std::vector<double> all(mine.size() * static_cast<std::size_t>(world_.size()));
+    if (Status status = world_.all_gather(const_view(mine), view(all)); !status) return status;
+    const auto of_rank = [&](std::size_t rank, std::size_t i) {
+        return all[rank * mine.size() + i];
+    };
+    const auto ranks = static_cast<std::size_t>(world_.size());
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+        const Together together = i < cases ? entries_[i].what.together : Together::all;
+        double most = 0.0;
+        double sum = 0.0;
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            most = std::max(most, of_rank(rank, i));
+            sum += of_rank(rank, i);
+        }
+        const double value = together == Together::alone   ? of_rank(0, i)
+                             : together == Together::group ? most
+                                                           : sum / static_cast<double>(ranks);
+        (i < cases ? entries_[i].samples : probe_.samples).seconds.push_back(value);
+    }
+    return sim::Done{};
+}
+
+Status Sweep::rounds() {
+    probe_.calls = 8;
+    for (int i = 0; i < repeats_; ++i) {
+        const Clock::time_point begin = Clock::now();
+        if (Status status = round(); !status) return status;
+        // the next one would take as long
+        std::vector<double> values = {seconds_since(begin) - left()};
+        if (Status status = agree(values); !status) return status;
+        if (values[0] > 0.0) break;
+    }
+    for (Entry& entry : entries_) {
+        entry.samples.sort();
+    }
+    probe_.samples.sort();
+    return sim::Done{};
+}
+
+Status Sweep::run() {
+    if (Status status = prepare(); !status) return status;
+    if (Status status = look(); !status) return status;
+    plan();
+    return rounds();
+}
+
+/// What all records have in common.
+void Sweep::begin_record(sim::JsonWriter& json, const Entry& entry, std::size_t number) const {
+    const bool group = entry.what.together == Together::group;
+    const bool kernel = entry.what.kind == "gemm" || entry.what.kind.starts_with("attention");
+    json.begin_object();
+    json.member("id", std::string("s") + std::to_string(number));
+    json.member("source", "shardplan sweep");
+    json.member(group ? "collective" : "op", entry.what.kind);
+    json.member("device", options_.device);
+    if (group) {
+        json.member("system", machine_.cpu.empty() ? "this machine" : machine_.cpu);
+        json.member("library", options_.backend).member("quality", "measured");
+        json.begin_object("fabric").member("kind", "none").end_object();
+        json.member("time_us", 1e6 * entry.samples.median());
+        json.member("scorable", true);
+    } else {
+        json.member("dtype", "fp32")
+            .member("impl", kernel && entry.what.kind != "gemm" ? "fa2" : "eigen");
+        json.member("seconds", entry.samples.median());
+        json.member("alone", entry.what.together == Together::alone);
+        json.member("scorable", kernel);
+    }
+    json.member("ranks", world_.size()).member("spread", entry.samples.spread());
+    json.member("samples", entry.samples.seconds.size());
+}
+
+void Sweep::report(std::ostream& out) const {
+    sim::JsonWriter json(sim::Indent::compact);
+    json.begin_object().begin_object("machine");
+    json.member("cpu", machine_.cpu).member("cores", machine_.cores);
+    json.member("memory_bytes", machine_.memory).member("compiler", machine_.compiler);
+    json.member("instructions", machine_.instructions).member("date", machine_.date);
+    json.member("device", options_.device).member("backend", options_.backend);
+    json.member("ranks", world_.size()).member("threads", options_.threads);
+    json.member("clock", options_.cpu_time ? "cpu" : "wall").end_object();
+    json.begin_object("probe").member("seconds", probe_.samples.median());
+    json.member("p10", probe_.samples.at(0.1)).member("p90", probe_.samples.at(0.9));
+    json.member("spread", probe_.samples.spread());
+    json.member("samples", probe_.samples.seconds.size()).end_object();
+    json.member("seconds", seconds_since(start_)).member("repeats", repeats_);
+    json.member("left_out", left_out_).end_object();
+    out << json.str() << '\n';
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+        sim::JsonWriter line(sim::Indent::compact);
+        begin_record(line, entries_[i], i + 1);
+        entries_[i].what.describe(line, entries_[i].samples.median());
+        out << line.end_object().str() << '\n';
+    }
+    out.flush();
+}
+
+Error bad_option(std::string_view name, std::string what, std::string hint) {
+    return {ErrorCode::bad_input, "sweep: " + std::string(name), std::move(what), std::move(hint)};
+}
+
+std::optional<Error> check(const SweepOptions& o) {
+    if (o.budget <= std::chrono::nanoseconds(0)) {
+        return bad_option("budget", "there is no time to measure in", "give at least a second");
+    }
+    if (o.threads < 1 || o.threads > 1024) {
+        return bad_option("threads", std::to_string(o.threads) + " threads cannot compute",
+                          "give 1 to 1024");
+    }
+    if (o.repeats < 1) {
+        return bad_option("repeats", std::to_string(o.repeats) + " rounds measure nothing",
+                          "give 7, or at least 1");
+    }
+    if (o.most_bytes < 1024) {
+        return bad_option("most_bytes", std::to_string(o.most_bytes) + " bytes are too few",
+                          "give at least 1024");
+    }
+    if (o.cpu_time && o.threads > 1) {
+        return bad_option("cpu_time", "the time of one thread says nothing of several",
+                          "give one thread, or leave it out");
+    }
+    for (const SweepModel& model : o.models) {
+        if (auto status = check_model(model.spec); !status) return status.error();
+        if (model.sequence < 1 || model.micro_batch < 1) {
+            return bad_option("models/" + model.spec.name,
+                              "sequence and micro_batch must be at least 1", "raise them to 1");
+        }
+    }
+    return std::nullopt;
+}
+
+} // namespace
+
+Status run_sweep(Communicator& world, const SweepOptions& options, std::ostream& out) {
+    if (auto error = check(options)) return *error;
+    Sweep sweep(world, options);
+    if (Status status = sweep.run(); !status) return status;
+    if (world.rank() == 0) sweep.report(out);
+    return sim::Done{};
+}
+
+} // namespace shardplan::exec
