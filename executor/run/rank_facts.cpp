@@ -40,20 +40,6 @@ std::string host_name() {
     return name.data();
 }
 
-Result<std::vector<std::string>> hosts_of(Communicator& ranks) {
-    std::string own = host_name();
-    own.resize(host_bytes, '\0');
-    std::string all(host_bytes * static_cast<std::size_t>(ranks.size()), '\0');
-    const Status status =
-        ranks.all_gather(const_view(std::span<const char>(own)), view(std::span<char>(all)));
-    if (!status) return status.error();
-    std::vector<std::string> out;
-    for (std::size_t at = 0; at < all.size(); at += host_bytes) {
-        out.emplace_back(all.substr(at, host_bytes).c_str());
-    }
-    return out;
-}
-
 Result<ClockOffset> clock_against_first(Communicator& ranks,
                                         const std::vector<std::string>& hosts) {
     constexpr int rounds = 32;

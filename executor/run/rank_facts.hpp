@@ -11,9 +11,6 @@ namespace shardplan::exec {
 
 /// This machine's name.
 std::string host_name();
-/// The machine of each rank, on every rank. Every rank calls it.
-Result<std::vector<std::string>> hosts_of(Communicator& ranks);
-
 /// A rank's steady clock against that of rank 0.
 struct ClockOffset {
     double seconds = 0.0; ///< to be added to this rank's times

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "executor/checkpoint/agree.hpp"
 #include "executor/checkpoint/checkpoint.hpp"
 #include "executor/comm/agree.hpp"
 #include "executor/run/rank_facts.hpp"
@@ -106,7 +107,7 @@ private:
 };
 
 Status Run::prepare() {
-    auto hosts = hosts_of(ranks_);
+    auto hosts = gather_texts(ranks_, host_name());
     if (!hosts) return hosts.error();
     hosts_ = std::move(*hosts);
     if (!control_.measure) return sim::Done{};

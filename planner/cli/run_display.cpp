@@ -1,6 +1,8 @@
 #include "planner/cli/run_display.hpp"
 
+#include <algorithm>
 #include <iostream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -74,12 +76,13 @@ void RunDisplay::take(const std::string& line) {
     }
     if (event == "start") start(record);
     if (event == "step") step(record);
+    if (event == "save") save(record);
     if (event == "end") end(record);
 }
 
 void RunDisplay::start(const RecordFields& record) {
     steps_ = static_cast<std::int64_t>(record.number_or_0("steps"));
-    every_ = (steps_ + most_rows - 1) / most_rows;
+    every_ = std::max<std::int64_t>(1, (steps_ + most_rows - 1) / most_rows);
     const std::size_t hosts = record.size("hosts");
     console_.out << fmt::format(
         "{}: {} parameters, {} x {} tokens a step\n", record.text("model"),
@@ -90,10 +93,19 @@ void RunDisplay::start(const RecordFields& record) {
                                 record.number_or_0("ranks"), record.text("backend"), hosts,
                                 hosts == 1 ? "machine" : "machines",
                                 record.number_or_0("threads_per_rank"));
+    if (const double after = record.number_or_0("begins_after_step"); after > 0.0) {
+        console_.out << fmt::format("goes on after step {}\n", after);
+    }
     console_.out << fmt::format(fmt::runtime(row_format), "step", "loss", "time", "tokens/s",
                                 "gradient", "in comm", "memory")
                  << '\n'
                  << std::flush;
+}
+
+void RunDisplay::save(const RecordFields& record) {
+    bar_.wipe();
+    console_.err << fmt::format("saved step {}: {}\n", record.number_or_0("step"),
+                                record.text("path"));
 }
 
 void RunDisplay::step(const RecordFields& record) {
@@ -105,7 +117,8 @@ void RunDisplay::step(const RecordFields& record) {
         bar_.report({static_cast<double>(number) / static_cast<double>(steps_), "train",
                      fmt::format("step {}, loss {:.4f}, {} tokens/s", number, loss, speed)});
     }
-    if (number != 1 && number != steps_ && (every_ < 2 ? 0 : number % every_) != 0) return;
+    const bool first = std::exchange(awaits_first_, false);
+    if (!first && number != steps_ && number % every_ != 0) return;
     const std::string row =
         fmt::format(fmt::runtime(row_format), number, fmt::format("{:.4f}", loss),
                     sim::to_text(sim::Seconds(seconds)), speed,

@@ -29,6 +29,7 @@ public:
 private:
     void start(const class RecordFields& record);
     void step(const class RecordFields& record);
+    void save(const class RecordFields& record);
     void end(const class RecordFields& record);
 
     const Console& console_;
@@ -37,6 +38,7 @@ private:
     std::vector<std::string> rows_;
     std::int64_t steps_ = 0;
     std::int64_t every_ = 1; ///< steps from one row to the next
+    bool awaits_first_ = true;
     std::optional<double> median_;
     std::optional<sim::Error> error_;
     bool stopped_ = false;

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "executor/checkpoint/agree.hpp"
 #include "executor/run/program/stop_signal.hpp"
 #include "simulator/io/measurement.hpp"
 
@@ -63,8 +64,9 @@ Status do_work(Communicator& world, const ProgramOptions& options, const LoadedP
     };
     const auto end = run_training(world, loaded.plan, loaded.names, control, make, out);
     if (!end) return end.error();
-    if (!end->measurement) return sim::Done{};
-    return sim::write_measurement_file(options.measure, *end->measurement);
+    Status written = sim::Done{};
+    if (end->measurement) written = sim::write_measurement_file(options.measure, *end->measurement);
+    return agree(world, written);
 }
 
 } // namespace shardplan::exec

@@ -290,23 +290,6 @@ TEST(TrainingRun, StoppedRunIsSavedAtItsLastStep) {
     EXPECT_EQ("pp2,dp1,mb1", meta->texts.at("layout"));
 }
 
-TEST(RankFacts, EveryRankReadsTheTextsOfAll) {
-    const auto outcome = run_ranks(3, [](Communicator& world) -> Status {
-        const std::string own(static_cast<std::size_t>(world.rank()) * 100'000, 'x');
-        const auto texts = gather_texts(world, own);
-        if (!texts) return texts.error();
-        EXPECT_EQ(3U, texts->size());
-        for (std::size_t r = 0; r < texts->size(); ++r) {
-            EXPECT_EQ(std::string(r * 100'000, 'x'), (*texts)[r]);
-        }
-        const auto hosts = hosts_of(world);
-        if (!hosts) return hosts.error();
-        EXPECT_EQ(std::vector<std::string>(3, host_name()), *hosts);
-        return sim::Done{};
-    });
-    EXPECT_TRUE(outcome.status());
-}
-
 TEST(RankFacts, ClockOfAnotherMachineIsReadOverMessages) {
     // ranks of one process, which believe to be on two machines: the clock is the same
     const auto outcome = run_ranks(3, [](Communicator& world) -> Status {

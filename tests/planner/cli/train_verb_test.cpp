@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "planner/cli/child_process.hpp"
 #include "tests/planner/cli/run_verb.hpp"
 
 /// The verb `run` with real training behind it, on a model of a few thousand parameters.
@@ -95,6 +96,27 @@ TEST_F(TrainVerb, MeasurementIsWhatValidateAndSimulateRead) {
     const Answer drawn = run_verb(run_simulate, simulate);
     ASSERT_EQ(0, drawn.code) << drawn.err;
     EXPECT_TRUE(contains(drawn.out, "0 run  "));
+}
+
+TEST_F(TrainVerb, ProcessesUnderMpirunTrainTheSame) {
+    if (find_in_path("mpirun").empty()) GTEST_SKIP() << "there is no mpirun";
+    const auto losses = [&](const std::string& backend) {
+        RunVerbOptions o = options({"--steps", "3", "--deterministic"});
+        o.backend = backend;
+        const Answer answer = run_verb(run_run, o, {.json = true});
+        std::vector<double> out;
+        if (contains(answer.err, "built without MPI")) return out;
+        EXPECT_EQ(0, answer.code) << answer.err;
+        std::istringstream lines(answer.out);
+        for (std::string line; std::getline(lines, line);) {
+            if (const auto loss = parsed(line).find("loss")) out.push_back(*loss->as_double());
+        }
+        return out;
+    };
+    const std::vector<double> mpi = losses("mpi");
+    if (mpi.empty()) GTEST_SKIP() << "built without MPI";
+    ASSERT_EQ(3U, mpi.size());
+    EXPECT_EQ(losses("threads"), mpi);
 }
 
 TEST_F(TrainVerb, OtherRanksThanThePlansSayWhatToWrite) {
