@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "executor/checkpoint/agree.hpp"
 #include "executor/checkpoint/checkpoint.hpp"
 #include "executor/comm/agree.hpp"
 #include "executor/run/rank_facts.hpp"

@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "executor/checkpoint/agree.hpp"
+#include "executor/comm/agree.hpp"
 #include "executor/run/program/stop_signal.hpp"
 #include "simulator/io/measurement.hpp"
 
