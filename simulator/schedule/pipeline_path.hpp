@@ -38,7 +38,7 @@ public:
 private:
     using Key = std::vector<std::int32_t>;
 
-    static constexpr double parts = 32.0;
+    static constexpr double parts = 64.0;
     static constexpr std::int64_t most_passes = 1 << 16;
 
     [[nodiscard]] const PipelinePath& path(const PipelineShape& shape);

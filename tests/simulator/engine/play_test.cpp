@@ -395,7 +395,9 @@ TEST(Play, ZeroBubbleSchedulesTakeTheirClosedForms) {
 
 TEST(Play, OtherSchedulesTakeWhatTheirCachedPathsSay) {
     std::mt19937 random(35);
-    for (int round = 0; round < 400; ++round) {
+    constexpr int rounds = 400;
+    int within = 0;
+    for (int round = 0; round < rounds; ++round) {
         const ScheduleKind kind = round % 4 == 0   ? ScheduleKind::zb_h1
                                   : round % 4 == 1 ? ScheduleKind::zb_h2
                                   : round % 4 == 2 ? ScheduleKind::zb_v
@@ -414,8 +416,10 @@ TEST(Play, OtherSchedulesTakeWhatTheirCachedPathsSay) {
         }
         const double cached = pipeline_time(kind, pass, m, v).total.value();
         const double played = pipeline_seconds(kind, pass, m, v);
-        EXPECT_NEAR(cached, played, 0.012 * played) << name_of(kind) << " p" << p << " m" << m;
+        EXPECT_NEAR(cached, played, 0.02 * played) << name_of(kind) << " p" << p << " m" << m;
+        within += std::abs(cached - played) <= 0.01 * played ? 1 : 0;
     }
+    EXPECT_GE(within, rounds * 99 / 100);
 }
 
 TEST(Play, NoScheduleBeatsTheWorkOfItsSlowestStageAndItsLongestWay) {
