@@ -30,9 +30,9 @@ struct SweepOptions {
     /// Kernels by the time their own thread computed, not by the clock on the wall: for a machine
     /// that has other work to do. One thread, and no more ranks than cores.
     bool cpu_time = false;
-    std::vector<SweepModel> models;                    ///< beside a grid of shapes
-    std::string device = "cpu-generic";                ///< that a rank stands for, in the catalogue
-    std::string backend = "threads";                   ///< of the communicator, named in records
+    std::vector<SweepModel> models;     ///< beside a grid of shapes
+    std::string device = "cpu-generic"; ///< that a rank stands for, in the catalogue
+    std::string backend = "threads";    ///< of the communicator, named in records
 };
 
 /// Every rank of `world` calls it, with the same options. All ranks compute at the same time, as in
