@@ -19,7 +19,7 @@ build/release/bin/shardplan plan --model llama-3-70b --cluster dgx-h100 --gpus 5
 say "4/4 Train a tiny GPT on this machine, with two threads as ranks, and compare"
 plan=build/release/tiny.shardplan.json
 measurement=build/release/tiny.measurement.json
-build/release/bin/shardplan estimate --model samples/run/tiny-gpt.json --cluster local-cpu --stack shardplan-cpu \
+build/release/bin/shardplan estimate --model samples/run/tiny-gpt.json --cluster local-cpu --gpus 2 --stack shardplan-cpu \
     --precision fp32 --sequence 64 --global-batch 16 --layout dp2,mb4,zero1 -o $plan >/dev/null
 echo "\$ build/release/bin/shardplan run $plan --data LICENSE --steps 100 --measure $measurement"
 build/release/bin/shardplan run $plan --data LICENSE --steps 100 --measure $measurement

@@ -21,7 +21,7 @@ Block<Scalar>::Block(Workplace<Scalar> work, const sim::BlockKind& kind, Index h
       rows_(*work.rows),
       tp_(work.links->share().tp),
       heads_(kind.attention.heads / tp_.parts),
-      kv_heads_(kind.attention.kv_heads / tp_.parts),
+      kv_heads_(kind.attention.kv_heads / key_part(tp_, kind.attention.kv_heads).parts),
       q_width_(heads_ * kind.attention.qk_head_dim),
       qkv_width_(q_width_ + 2 * kv_heads_ * kind.attention.qk_head_dim),
       ffn_width_(is_routed(kind) ? kind.ffn.expert_width / work.links->share().etp.parts

@@ -15,7 +15,8 @@
 ///
 /// Gradients of parameters are what this rank's rows contribute. To be added up by whoever drives
 /// the model: over Group::dp_cp (Holders::dense) or Group::expert_dp (Holders::expert), and those
-/// marked `tokens_split` also over Group::tp; nothing else, and nothing is divided.
+/// marked `tokens_split` also over Group::tp, and rows that `repeats` says over those ranks;
+/// nothing else, and nothing is divided.
 namespace shardplan::exec {
 
 /// What a block computes again in the backward pass instead of keeping it.

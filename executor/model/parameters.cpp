@@ -20,6 +20,8 @@ struct Cut {
     std::vector<Index> sections = {};
     PartOf rows = {};
     PartOf columns = {};
+    /// Of the sections after the first, where it is not `rows`; repeated by ranks in between.
+    std::optional<PartOf> later_rows = std::nullopt;
 };
 
 /// Appends parameters in order.
@@ -112,10 +114,15 @@ private:
         p.whole_columns = columns;
         p.first_column = cut.columns.part * p.columns;
         for (const Index section : cut.sections) {
-            const Index rows = section / cut.rows.parts;
-            p.ranges.push_back({p.rows, rows, p.whole_rows + cut.rows.part * rows});
+            const PartOf part = p.rows > 0 ? cut.later_rows.value_or(cut.rows) : cut.rows;
+            const Index rows = section / part.parts;
+            p.ranges.push_back({p.rows, rows, p.whole_rows + part.part * rows});
             p.rows += rows;
             p.whole_rows += section;
+        }
+        if (cut.later_rows) {
+            p.repeats = cut.rows.parts / cut.later_rows->parts;
+            p.repeated_row = p.ranges.front().rows;
         }
         return p;
     }
@@ -139,7 +146,7 @@ BlockParameters add_block(Adder& add, const RankShare& share, const sim::BlockKi
     const sim::Norms& n = kind.norms;
     const Index queries = a.heads * a.qk_head_dim;
     const Index keys = a.kv_heads * a.qk_head_dim;
-    const Cut qkv{{queries, keys, keys}, share.tp, {}};
+    const Cut qkv{{queries, keys, keys}, share.tp, {}, key_part(share.tp, a.kv_heads)};
     BlockParameters p;
     p.attention_scale = add.vector(n.affine, block + "attention_norm.scale", hidden, Start::ones);
     p.attention_shift =

@@ -52,6 +52,11 @@ struct Parameter {
     /// parallel): their gradients are to be added up.
     bool tokens_split = false;
     bool on_two_stages = false; ///< the tied table, see RankShare
+    /// Rows from `repeated_row` on are held alike by this many neighbouring tensor-parallel ranks,
+    /// each of which adds what its own queries contribute to their gradients: keys and values of
+    /// fewer heads than ranks.
+    Index repeats = 1;
+    Index repeated_row = 0;
 
     [[nodiscard]] Index count() const { return rows * columns; }
 };

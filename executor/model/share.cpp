@@ -27,16 +27,18 @@ sim::Status divides(Index degree, const char* name, Index count, const char* pat
     return Error{ErrorCode::bad_input, "layout",
                  std::string(name) + std::to_string(degree) + " does not divide " + path + " = " +
                      std::to_string(count),
-                 std::string("use a degree of ") + name + " that divides it"};
+                 "use a degree of " + std::string(name).substr(0, std::string(name).find(" =")) +
+                     " that divides it"};
 }
 
 sim::Status check_degrees(const sim::ModelSpec& model, const sim::Layout& layout) {
     for (const sim::BlockKind& kind : model.block_kinds) {
         const sim::Ffn& f = kind.ffn;
         const bool routed = f.kind == sim::FfnKind::moe;
+        const bool repeats_keys = layout.tp % kind.attention.kv_heads == 0;
         const std::pair<Index, const char*> by_tp[] = {
             {kind.attention.heads, "attention/heads"},
-            {kind.attention.kv_heads, "attention/kv_heads"},
+            {repeats_keys ? 0 : kind.attention.kv_heads, "attention/kv_heads"},
             {routed ? 0 : f.width, "ffn/width"},
         };
         for (const auto& [count, path] : by_tp) {
@@ -44,9 +46,10 @@ sim::Status check_degrees(const sim::ModelSpec& model, const sim::Layout& layout
         }
         if (layout.cp > 1 && layout.cp_kind == sim::CpKind::all_to_all) {
             const Index ranks = Index{layout.tp} * layout.cp;
-            for (const auto& [count, path] : {by_tp[0], by_tp[1]}) {
-                if (auto s = divides(ranks, "tp x cp:a2a = ", count, path); !s) return s;
-            }
+            const char* name = "tp x cp:a2a = ";
+            if (auto s = divides(ranks, name, by_tp[0].first, by_tp[0].second); !s) return s;
+            const Index keys = kind.attention.kv_heads;
+            if (auto s = divides(ranks, name, keys, "attention/kv_heads"); !s) return s;
         }
         if (!routed) continue;
         if (auto s = divides(layout.ep, "ep", f.experts, "ffn/experts"); !s) return s;
@@ -84,6 +87,11 @@ std::vector<ChunkShare> chunks_of(const sim::ModelSpec& model, const sim::Layout
 }
 
 } // namespace
+
+PartOf key_part(PartOf tp, Index kv_heads) {
+    if (kv_heads >= tp.parts) return tp;
+    return {tp.part * kv_heads / tp.parts, kv_heads};
+}
 
 RankShare whole_model(const sim::ModelSpec& model) {
     RankShare share;

@@ -17,6 +17,10 @@ struct PartOf {
     friend bool operator==(const PartOf&, const PartOf&) = default;
 };
 
+/// Which key heads a tensor-parallel rank has: a part of them, or where there are fewer heads than
+/// ranks one that its neighbours have too. The ranks are a multiple of the heads, or divide them.
+PartOf key_part(PartOf tp, Index kv_heads);
+
 /// Consecutive blocks of a stage, with the ends of the model where they lie there.
 struct ChunkShare {
     Index first = 0; ///< number of the first block in the model

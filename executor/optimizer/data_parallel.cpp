@@ -28,8 +28,11 @@ ShardRule rule_of(const DataParallelOptions& o) {
             {tier, o.layout.offload_parameters, o.offload_to}};
 }
 
-Status check(const DataParallelOptions& o, const RankShare& share, const ShareGroups& groups) {
-    if (share.mirrored && !o.plan.units && o.plan.buckets > 1) {
+Status check(const DataParallelOptions& o, const RankShare& share, const ShareGroups& groups,
+             std::size_t units) {
+    // of one unit each they reach over no chunks
+    const bool reach = o.plan.buckets > 1 && static_cast<std::size_t>(o.plan.buckets) < units;
+    if (share.mirrored && !o.plan.units && reach) {
         return Error{ErrorCode::unsupported, "layout",
                      "dualpipe with gradients in several buckets, which its two stages cut apart",
                      "use one bucket, or zero3"};
@@ -63,7 +66,8 @@ Result<std::unique_ptr<DataParallel<Scalar>>> DataParallel<Scalar>::make(
     if (!sharing) return std::move(sharing).error();
     made->groups_ = std::move(*sharing);
     made->share_ = share;
-    if (auto s = check(options, share, made->groups_); !s) return std::move(s).error();
+    if (auto s = check(options, share, made->groups_, parameters.table().units.size()); !s)
+        return std::move(s).error();
     const sim::DataParallelPlan& plan = options.plan;
     Arrangement all = arrange(parameters.table(), share,
                               {plan.units, plan.units ? Index{plan.wrapped} : Index{plan.buckets}},
@@ -314,33 +318,52 @@ Status DataParallel<Scalar>::add_copies() {
     return sim::Done{};
 }
 
+/// Where tensor-parallel ranks have gradients of the same elements: of tokens, all of them, of
+/// repeated rows those with the same heads, each in a slot of its own.
+template <class Scalar>
+auto DataParallel<Scalar>::alike_over_tp() -> std::vector<Alike> {
+    std::vector<Alike> out;
+    for (Index s = 0; s < shards_->segments(); ++s) {
+        for (const Stretch& e : shards_->stretches(s)) {
+            const Parameter& p = parameters_->table()[e.parameter];
+            if (!p.tokens_split && p.repeats == 1) continue;
+            const Index skipped = std::clamp<Index>(p.repeated_row * p.columns - e.first, 0,
+                                                    p.repeats > 1 ? e.end - e.begin : 0);
+            const auto size = static_cast<std::size_t>(e.end - e.begin - skipped);
+            if (size == 0) continue;
+            out.push_back(
+                {{shards_->gradients(s) + e.begin + skipped, size},
+                 static_cast<std::size_t>(p.repeats > 1 ? share_.tp.parts / p.repeats : 1),
+                 static_cast<std::size_t>(p.repeats > 1 ? share_.tp.part / p.repeats : 0)});
+        }
+    }
+    return out;
+}
+
 template <class Scalar>
 Status DataParallel<Scalar>::add_tokens() {
     if (groups_.tp == nullptr) return sim::Done{};
-    std::vector<std::span<Scalar>> places;
+    const std::vector<Alike> places = alike_over_tp();
     std::size_t count = 0;
-    for (Index s = 0; s < shards_->segments(); ++s) {
-        for (const Stretch& stretch : shards_->stretches(s)) {
-            if (!parameters_->table()[stretch.parameter].tokens_split) continue;
-            const auto size = static_cast<std::size_t>(stretch.end - stretch.begin);
-            places.push_back({shards_->gradients(s) + stretch.begin, size});
-            count += size;
-        }
+    for (const Alike& place : places) {
+        count += place.slots * place.values.size();
     }
     if (count == 0) return sim::Done{};
     const auto bytes = static_cast<std::int64_t>(count * sizeof(Scalar));
     memory_->add(sim::TensorKind::buckets, bytes);
-    std::vector<Scalar> bucket;
-    bucket.reserve(count);
-    for (const std::span<Scalar> place : places) {
-        bucket.insert(bucket.end(), place.begin(), place.end());
-    }
+    std::vector<Scalar> bucket(count);
+    const auto each = [&](auto&& f) {
+        Scalar* at = bucket.data();
+        for (const Alike& place : places) {
+            f(place.values, at + place.slot * place.values.size());
+            at += place.slots * place.values.size();
+        }
+    };
+    each([](std::span<Scalar> own, Scalar* slot) { std::copy(own.begin(), own.end(), slot); });
     auto status = groups_.tp->all_reduce(view(bucket), ReduceOp::sum);
-    auto from = bucket.cbegin();
-    for (const std::span<Scalar> place : places) {
-        std::copy_n(from, place.size(), place.begin());
-        from += static_cast<std::ptrdiff_t>(place.size());
-    }
+    each([](std::span<Scalar> own, const Scalar* slot) {
+        std::copy_n(slot, own.size(), own.begin());
+    });
     memory_->remove(sim::TensorKind::buckets, bytes);
     return status;
 }

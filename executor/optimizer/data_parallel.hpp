@@ -157,6 +157,12 @@ private:
         Index count = 0;
         std::uint64_t ticket = 0; ///< of the queue
     };
+    /// Gradients to be added up over tensor-parallel ranks.
+    struct Alike {
+        std::span<Scalar> values;
+        std::size_t slots = 1; ///< sets of ranks that add up among themselves
+        std::size_t slot = 0;  ///< that of this rank
+    };
     DataParallel(Kernels<Scalar>& kernels, Parameters<Scalar>& parameters, MemoryCount* count,
                  DataParallelOptions options);
     Status split(std::vector<Segment> segments);
@@ -174,11 +180,13 @@ private:
     [[nodiscard]] bool has_new_gradients(Index p) const;
     Status reduce_segment(Index s);
     Status add_copies();
+    [[nodiscard]] std::vector<Alike> alike_over_tp();
     Status add_tokens();
     Status add_stages();
 
     /// Of the elements of the whole model this rank speaks for this one's.
     [[nodiscard]] bool counts(Index parameter) const;
+    [[nodiscard]] Index counted_of(const Stretch& stretch) const;
     [[nodiscard]] std::vector<std::span<const Scalar>> counted_gradients();
     Result<double> exact_norm();
     Result<double> plain_norm();

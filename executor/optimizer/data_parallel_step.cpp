@@ -16,6 +16,15 @@ bool DataParallel<Scalar>::counts(Index parameter) const {
     return !p.on_two_stages || share_.stage == 0;
 }
 
+/// Elements from its start before those that another rank speaks for.
+template <class Scalar>
+Index DataParallel<Scalar>::counted_of(const Stretch& stretch) const {
+    const Parameter& p = parameters_->table()[stretch.parameter];
+    const Index all = stretch.end - stretch.begin;
+    if (share_.tp.part % p.repeats == 0) return all;
+    return std::clamp<Index>(p.repeated_row * p.columns - stretch.first, 0, all);
+}
+
 template <class Scalar>
 std::vector<std::span<const Scalar>> DataParallel<Scalar>::counted_gradients() {
     std::vector<std::span<const Scalar>> out;
@@ -31,7 +40,7 @@ std::vector<std::span<const Scalar>> DataParallel<Scalar>::counted_gradients() {
         Index joined = -1; // the end of what has just been added
         for (const Stretch& stretch : stretches) {
             const Index begin = std::max(first, stretch.begin);
-            const Index end = std::min(last, stretch.end);
+            const Index end = std::min({last, stretch.end, stretch.begin + counted_of(stretch)});
             if (begin >= end || !counts(stretch.parameter)) continue;
             if (joined == begin) {
                 const std::span<const Scalar> before = out.back();

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "planner/analysis/knob_search.hpp"
 #include "simulator/io/apply_calibration.hpp"
 
 namespace shardplan::plan {
@@ -19,23 +20,6 @@ using sim::FabricProfile;
 using sim::Result;
 
 constexpr std::size_t fewest_records = 4;
-
-/// A constant that the fit moves, in the setup of every shape.
-struct Knob {
-    std::string name; ///< within the profile, "tree.half_size"
-    std::vector<Constant*> constants;
-
-    [[nodiscard]] double value() const { return constants.front()->value; }
-    void set(double value) const {
-        for (Constant* constant : constants) {
-            constant->value = value;
-        }
-    }
-    double lo = 0.0;
-    double hi = 1.0;
-    double start = 0.0;
-    double step = 0.0; ///< relative, of the next trial
-};
 
 /// The constants of a profile with the range in which any network lies.
 std::vector<Knob> knobs_of(FabricProfile& fabric) {
@@ -123,39 +107,6 @@ double misfit(const std::vector<Shape>& shapes, const std::vector<Point>& points
         moved += std::abs(std::log(knob.value() / knob.start));
     }
     return sum / static_cast<double>(points.size()) + weight_of_moving * moved;
-}
-
-/// Moves each constant up or down by a share of itself as long as that helps; shares grow where it
-/// did and shrink where it did not.
-void search(const std::vector<Shape>& shapes, const std::vector<Point>& points,
-            std::vector<Knob>& knobs) {
-    constexpr int rounds = 40;
-    constexpr double first_step = 0.4;
-    constexpr double smallest_step = 0.002;
-    for (Knob& knob : knobs) {
-        knob.step = first_step;
-    }
-    double best = misfit(shapes, points, knobs);
-    for (int round = 0; round < rounds; ++round) {
-        for (Knob& knob : knobs) {
-            if (knob.step < smallest_step) {
-                continue;
-            }
-            const double before = knob.value();
-            bool better = false;
-            for (const double factor : {1.0 + knob.step, 1.0 / (1.0 + knob.step)}) {
-                knob.set(std::clamp(before * factor, knob.lo, knob.hi));
-                const double now = misfit(shapes, points, knobs);
-                if (now < best) {
-                    best = now;
-                    better = true;
-                    break;
-                }
-                knob.set(before);
-            }
-            knob.step *= better ? 1.3 : 0.6;
-        }
-    }
 }
 
 /// Puts back what hardly moved: the points do not decide it.
@@ -325,7 +276,7 @@ Result<FabricFit> fit_fabric(const CollectiveReproducer& reproducer,
     const std::vector<double> before = errors_at(*shapes, points);
     out.before = error_figures(before);
     out.flag = flag_of(before, points);
-    search(*shapes, points, *knobs);
+    search(*knobs, [&] { return misfit(*shapes, points, *knobs); });
     settle(*knobs);
     out.residuals = errors_at(*shapes, points);
     out.after = error_figures(out.residuals);

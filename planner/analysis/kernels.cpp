@@ -69,21 +69,6 @@ std::optional<sim::AttentionImpl> attention_of(const sim::KernelRecord& r,
     return std::nullopt;
 }
 
-/// The device with nothing added by a software stack: what compute_rates gives where every factor
-/// of a stack is one.
-sim::ComputeRates bare_rates(const sim::Device& device, sim::AttentionImpl attention) {
-    sim::StackProfile stack;
-    stack.tensors.fused_weight_gradient = true;
-    for (sim::Constant* factor : {&stack.time.gemm_efficiency, &stack.time.attention_efficiency,
-                                  &stack.time.memory_efficiency, &stack.time.elementwise_passes}) {
-        factor->value = 1.0;
-    }
-    sim::Resolved resolved;
-    resolved.attention = attention;
-    resolved.gradient = sim::Dtype::fp32;
-    return sim::compute_rates(device, stack, resolved);
-}
-
 /// One record on its device, while it is predicted.
 struct Case {
     const sim::KernelRecord& record;
@@ -197,28 +182,22 @@ void predict_attention(Case& c) {
         2.0 * all_pairs * s.heads * width * halved * counted_passes(r.op) / (*r.tflops * 1e12);
 }
 
-void predict(const std::vector<sim::Device>& devices, const sim::KernelRecord& r,
-             KernelPrediction& out) {
-    if (!r.scorable) {
-        out.skipped = "its shape, mask or type is not stated";
-        return;
-    }
+/// Why a record says nothing whatever the device; empty: it does.
+std::string useless(const sim::KernelRecord& r) {
+    if (!r.scorable) return "its shape, mask or type is not stated";
     if (!r.tflops || *r.tflops <= 0.0) {
-        out.skipped = "tflops is missing: there is nothing to compare with";
-        return;
+        return "tflops is missing: there is nothing to compare with";
     }
-    const auto device = std::find_if(devices.begin(), devices.end(),
-                                     [&](const sim::Device& d) { return d.name == r.device; });
-    if (device == devices.end()) {
-        out.skipped = "the catalogue has no device " + sim::in_quotes(text_or(r.device, "unknown"));
-        return;
-    }
+    return {};
+}
+
+void predict_on(const sim::Device& device, const sim::KernelRecord& r, KernelPrediction& out) {
     const auto dtype = dtype_of(text_or(r.dtype, ""));
     if (!dtype) {
         out.skipped = "no such format: " + sim::in_quotes(text_or(r.dtype, "unknown"));
         return;
     }
-    Case c{r, *device, *dtype, out};
+    Case c{r, device, *dtype, out};
     if (r.op == "gemm" || r.op == "bmm") {
         predict_product(c);
     } else if (r.op == "grouped_gemm") {
@@ -228,6 +207,19 @@ void predict(const std::vector<sim::Device>& devices, const sim::KernelRecord& r
     } else {
         skip(c, "no operator of training: " + sim::in_quotes(r.op));
     }
+}
+
+void predict(const std::vector<sim::Device>& devices, const sim::KernelRecord& r,
+             KernelPrediction& out) {
+    out.skipped = useless(r);
+    if (!out.skipped.empty()) return;
+    const auto device = std::find_if(devices.begin(), devices.end(),
+                                     [&](const sim::Device& d) { return d.name == r.device; });
+    if (device == devices.end()) {
+        out.skipped = "the catalogue has no device " + sim::in_quotes(text_or(r.device, "unknown"));
+        return;
+    }
+    predict_on(*device, r, out);
 }
 
 /// Errors of one group while they are collected.
@@ -293,6 +285,27 @@ std::vector<KernelFigures> score_kernels(const std::vector<sim::KernelRecord>& r
         out.push_back(group.finish());
     }
     out.push_back(all.finish());
+    return out;
+}
+
+sim::ComputeRates bare_rates(const sim::Device& device, sim::AttentionImpl attention) {
+    sim::StackProfile stack;
+    stack.tensors.fused_weight_gradient = true;
+    for (sim::Constant* factor : {&stack.time.gemm_efficiency, &stack.time.attention_efficiency,
+                                  &stack.time.memory_efficiency, &stack.time.elementwise_passes}) {
+        factor->value = 1.0;
+    }
+    sim::Resolved resolved;
+    resolved.attention = attention;
+    resolved.gradient = sim::Dtype::fp32;
+    return sim::compute_rates(device, stack, resolved);
+}
+
+KernelPrediction predict_kernel(const sim::KernelRecord& record, const sim::Device& device) {
+    KernelPrediction out;
+    out.id = record.id;
+    out.skipped = useless(record);
+    if (out.skipped.empty()) predict_on(device, record, out);
     return out;
 }
 

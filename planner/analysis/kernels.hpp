@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "planner/analysis/validate.hpp"
+#include "simulator/compute/op_time.hpp"
 #include "simulator/io/kernel_record.hpp"
 #include "simulator/units/result.hpp"
 
@@ -44,6 +45,14 @@ std::string kernel_group_key(const sim::KernelRecord& record, const std::vector<
 std::vector<KernelFigures> score_kernels(const std::vector<sim::KernelRecord>& records,
                                          const std::vector<KernelPrediction>& predictions,
                                          const std::vector<std::string>& by);
+
+/// The device with nothing added by a software stack: what compute_rates gives where every factor
+/// of a stack is one.
+sim::ComputeRates bare_rates(const sim::Device& device, sim::AttentionImpl attention);
+
+/// The prediction for one record on a device that need not be in the catalogue, whatever device the
+/// record names.
+KernelPrediction predict_kernel(const sim::KernelRecord& record, const sim::Device& device);
 
 /// Predicts every record, in order; what cannot be predicted carries the reason.
 /// Errors: data files that are missing or broken.

@@ -12,6 +12,7 @@
 #include "simulator/io/file.hpp"
 #include "simulator/io/hash.hpp"
 #include "simulator/io/run_record.hpp"
+#include "simulator/io/sweep_record.hpp"
 
 namespace shardplan::plan::cli {
 namespace {
@@ -184,7 +185,10 @@ std::string input_of(const std::string& path, const std::string& text) {
 
 int run_calibrate(const CalibrateVerbOptions& options, const Console& console) {
     if (!options.collectives.empty()) {
-        return run_calibrate_collectives(options, console);
+        const auto first = sim::read_file(options.collectives.front());
+        const bool sweeps = first && sim::is_sweep(*first);
+        return sweeps ? run_calibrate_sweeps(options, console)
+                      : run_calibrate_collectives(options, console);
     }
     const auto text = sim::read_file(options.runs);
     if (!text) {

@@ -36,7 +36,8 @@ int run_simulate(const SimulateVerbOptions& options, const Console& console);
 int run_run(const RunVerbOptions& options, const Console& console);
 /// Published runs predicted and compared.
 int run_validate(const ValidateOptions& options, const Console& console);
-/// Constants fitted to published runs, or those of networks to timings of collectives.
+/// Constants fitted to published runs, those of networks to timings of collectives, or those of a
+/// machine to sweeps of it.
 int run_calibrate(const CalibrateVerbOptions& options, const Console& console);
 
 /// Lines of a file of run records that were lost or doubted, as warnings.
@@ -49,5 +50,7 @@ int run_validate_collectives(const ValidateOptions& options, const Console& cons
 int run_validate_measurement(const ValidateOptions& options, const Console& console);
 /// What `run_calibrate` does with files of timings of collectives.
 int run_calibrate_collectives(const CalibrateVerbOptions& options, const Console& console);
+/// The same with sweeps, which the first line of a file tells from timings.
+int run_calibrate_sweeps(const CalibrateVerbOptions& options, const Console& console);
 
 } // namespace shardplan::plan::cli

@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "simulator/spec/calibration_subject.hpp"
+
 namespace shardplan::sim {
 
 namespace {
@@ -153,33 +155,11 @@ TimeErrors time_errors(const TimeSpread& spread, const LinkSpread& links,
     return out;
 }
 
-namespace {
-
-/// Is the thing that an entry names a part of the scenario?
-bool is_read(const CalibrationEntry& entry, const Scenario& scenario) {
-    const std::string_view path = entry.path;
-    if (path.starts_with("stack.")) {
-        return concerns(entry, {scenario.stack.name, scenario.stack.derived_from});
-    }
-    if (path.starts_with("device.")) {
-        return std::any_of(scenario.devices.begin(), scenario.devices.end(),
-                           [&](const Device& device) { return concerns(entry, {device.name}); });
-    }
-    constexpr std::string_view fabric = "fabric.";
-    return path.starts_with(fabric) &&
-           std::any_of(scenario.fabrics.begin(), scenario.fabrics.end(),
-                       [&](const FabricProfile& profile) {
-                           return path.substr(fabric.size()).starts_with(profile.name + ".");
-                       });
-}
-
-} // namespace
-
 std::vector<std::string> calibrated_constants(const Scenario& scenario) {
     std::vector<std::string> out;
     for (const CalibrationEntry& entry : scenario.calibration.entries) {
         // what was fitted to published runs is not a measurement of this machine
-        if (entry.origin == Origin::own_measurement && is_read(entry, scenario)) {
+        if (entry.origin == Origin::own_measurement && holds_for(entry, scenario)) {
             out.push_back(entry.path);
         }
     }

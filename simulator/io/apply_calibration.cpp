@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "simulator/io/setting.hpp"
+#include "simulator/spec/calibration_subject.hpp"
 #include "simulator/spec/cluster_check.hpp"
 #include "simulator/spec/constants.hpp"
 #include "simulator/units/in_quotes.hpp"
@@ -131,32 +132,16 @@ Status apply_entry(const CalibrationEntry& entry, const std::string& where, Scen
 
 namespace {
 
-/// Does the scenario have what an entry is about?
-bool has_subject(const Scenario& scenario, const CalibrationEntry& entry) {
-    const std::string_view path = entry.path;
-    if (path.starts_with("device.")) {
-        return std::any_of(scenario.devices.begin(), scenario.devices.end(),
-                           [&](const Device& device) { return concerns(entry, {device.name}); });
-    }
-    if (path.starts_with("fabric.")) {
-        return std::any_of(
-            scenario.fabrics.begin(), scenario.fabrics.end(),
-            [&](const FabricProfile& f) { return path.starts_with("fabric." + f.name + "."); });
-    }
-    return concerns(entry, {scenario.stack.name, scenario.stack.derived_from});
-}
-
 /// What was measured with certain numbers of ranks at once says nothing of another number.
 Status check_ranks(const Scenario& scenario, std::int64_t ranks) {
     std::vector<std::int64_t> measured;
     for (const CalibrationEntry& entry : scenario.calibration.entries) {
-        if (entry.ranks == 0 || !has_subject(scenario, entry)) continue;
+        if (entry.ranks == 0 || !names_part_of(entry, scenario)) continue;
         if (std::find(measured.begin(), measured.end(), entry.ranks) == measured.end()) {
             measured.push_back(entry.ranks);
         }
     }
-    if (measured.empty() ||
-        std::find(measured.begin(), measured.end(), ranks) != measured.end()) {
+    if (measured.empty() || std::find(measured.begin(), measured.end(), ranks) != measured.end()) {
         return Done{};
     }
     std::string known;

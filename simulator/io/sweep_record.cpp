@@ -96,7 +96,8 @@ public:
         auto all = parse_collective_records(text, source_name_);
         if (!all) return;
         for (CollectiveRecord& record : all->records) {
-            if (!record.collective.empty()) at(record.line).collectives.push_back(std::move(record));
+            if (!record.collective.empty())
+                at(record.line).collectives.push_back(std::move(record));
         }
     }
 
@@ -106,8 +107,8 @@ public:
 private:
     Sweep& at(std::int64_t line) {
         const auto after = std::upper_bound(starts_.begin(), starts_.end(), line);
-        return out.sweeps[static_cast<std::size_t>(std::max<std::ptrdiff_t>(
-            0, after - starts_.begin() - 1))];
+        return out.sweeps[static_cast<std::size_t>(
+            std::max<std::ptrdiff_t>(0, after - starts_.begin() - 1))];
     }
 
     std::string source_name_;

@@ -146,12 +146,28 @@ TEST(RankShare, TheTiedTableStandsOnBothEndsOfAPipeline) {
     }
 }
 
+TEST(RankShare, RanksBeyondTheKeyHeadsHoldOneWithTheirNeighbours) {
+    const sim::ModelSpec model = tiny_llama(); // four query heads of six, two key heads
+    const Parsed p = parsed("tp4,dp1,mb1");
+    for (Index rank = 0; rank < 4; ++rank) {
+        const auto share = share_of(model, p.layout, p.tables, rank);
+        ASSERT_TRUE(share);
+        const ParameterTable table = parameter_table(model, *share);
+        const Parameter& qkv = table[table.blocks.front().qkv];
+        const Index head = rank / 2;
+        EXPECT_EQ(qkv.ranges,
+                  (std::vector<RowRange>{
+                      {0, 6, 6 * rank}, {6, 6, 24 + 6 * head}, {12, 6, 36 + 6 * head}}));
+        EXPECT_EQ(qkv.repeats, 2);
+        EXPECT_EQ(qkv.repeated_row, 6);
+    }
+}
+
 TEST(RankShare, RefusesDegreesThatDoNotDivideTheModelByField) {
     const struct {
         const char* layout;
         const char* path;
     } cases[] = {{"tp3,dp1,mb1", "attention/heads"},
-                 {"tp4,dp1,mb1", "attention/kv_heads"},
                  {"tp2,cp2:a2a,dp1,mb1", "tp x cp:a2a = 4 does not divide attention/kv_heads"},
                  {"dp3,ep3,mb1", "ep3 does not divide ffn/experts"},
                  {"tp2,dp3,ep4,mb1", "ep x etp = 8 does not divide tp x cp x dp = 6"}};

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "executor/checkpoint/checkpoint.hpp"
+#include "executor/comm/agree.hpp"
 #include "executor/comm/threads.hpp"
 #include "executor/run/rank_facts.hpp"
 #include "executor/run/step_recorder.hpp"

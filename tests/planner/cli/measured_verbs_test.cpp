@@ -26,6 +26,7 @@ protected:
         EstimateOptions o;
         o.scenario.model = "gpt2";
         o.scenario.cluster = "local-cpu";
+        o.scenario.gpus = 2;
         o.scenario.stack = "shardplan-cpu";
         o.scenario.job_fields = {{"--sequence", "sequence.max", "64"},
                                  {"--global-batch", "global_batch.sequences", "8"}};

@@ -35,6 +35,7 @@ protected:
         EstimateOptions o;
         o.scenario.model = SHARDPLAN_SOURCE_DIR "/samples/run/tiny-gpt.json";
         o.scenario.cluster = "local-cpu";
+        o.scenario.gpus = 2;
         o.scenario.stack = "shardplan-cpu";
         o.scenario.sets = {"job.precision.compute=fp32"};
         o.scenario.job_fields = {{"--sequence", "sequence.max", "32"},
