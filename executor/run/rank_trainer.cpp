@@ -160,6 +160,9 @@ RankMemory RankTrainer<Scalar>::memory() const {
     memory.now = memory_->now();
     memory.peak_phase = memory_->peak_phase();
     memory.peak = memory_->peak(memory.peak_phase);
+    for (std::size_t p = 0; p < sim::phase_count; ++p) {
+        memory.phases[p] = memory_->peak(static_cast<sim::Phase>(p));
+    }
     memory.host = memory_->off_device(sim::Tier::host);
     memory.disk = memory_->off_device(sim::Tier::nvme);
     return memory;

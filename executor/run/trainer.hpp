@@ -75,6 +75,8 @@ struct RankMemory {
     std::array<std::int64_t, sim::tensor_kind_count> now{};  ///< by TensorKind, on the device
     std::array<std::int64_t, sim::tensor_kind_count> peak{}; ///< at the instant of the largest sum
     sim::Phase peak_phase = sim::Phase::forward;
+    /// By Phase, then TensorKind: at the instant of the largest sum within the phase.
+    std::array<std::array<std::int64_t, sim::tensor_kind_count>, sim::phase_count> phases{};
     std::int64_t host = 0; ///< offloaded to host memory
     std::int64_t disk = 0; ///< offloaded to disk
 };

@@ -63,6 +63,14 @@ std::int64_t sum_of(const std::array<std::int64_t, sim::tensor_kind_count>& byte
     return sum;
 }
 
+sim::BytesByKind bytes_of(const std::array<std::int64_t, sim::tensor_kind_count>& bytes) {
+    sim::BytesByKind out;
+    for (std::size_t k = 0; k < sim::tensor_kind_count; ++k) {
+        out.amounts[k] = sim::Bytes(static_cast<double>(bytes[k]));
+    }
+    return out;
+}
+
 /// One rank's part in one run.
 class Run {
 public:
@@ -233,11 +241,15 @@ RankReport Run::report(Trainer& trainer) const {
     rank.stage = sim::coordinates_of(plan_.layout, ranks_.rank()).pp;
     rank.host = hosts_[static_cast<std::size_t>(ranks_.rank())];
     const RankMemory memory = trainer.memory();
-    for (std::size_t k = 0; k < sim::tensor_kind_count; ++k) {
-        rank.held.amounts[k] = sim::Bytes(static_cast<double>(memory.now[k]));
-        rank.at_peak.amounts[k] = sim::Bytes(static_cast<double>(memory.peak[k]));
-    }
+    rank.held = bytes_of(memory.now);
+    rank.at_peak = bytes_of(memory.peak);
     rank.peak_phase = memory.peak_phase;
+    for (std::size_t p = 0; p < sim::phase_count; ++p) {
+        if (sum_of(memory.phases[p]) > 0) {
+            rank.phases[std::string(name_of(static_cast<sim::Phase>(p)))] =
+                bytes_of(memory.phases[p]);
+        }
+    }
     rank.offloaded_host = sim::Bytes(static_cast<double>(memory.host));
     rank.offloaded_disk = sim::Bytes(static_cast<double>(memory.disk));
     rank.process = sim::Bytes(static_cast<double>(peak_resident_bytes()));

@@ -106,6 +106,20 @@ std::vector<std::size_t> ranks_of(const sim::Scenario& scenario, const sim::Layo
     return out;
 }
 
+/// Phases of a step that were measured.
+std::vector<MeasuredTerm> phase_terms(const sim::ClassMemory& c, const sim::MeasuredRank& rank) {
+    std::vector<MeasuredTerm> out;
+    for (const sim::Phase phase :
+         {sim::Phase::forward, sim::Phase::loss, sim::Phase::backward, sim::Phase::step}) {
+        const auto measured = rank.phases.find(std::string(name_of(phase)));
+        if (measured == rank.phases.end()) continue;
+        out.push_back({std::string(name_of(phase)),
+                       c.phase_peaks[static_cast<std::size_t>(phase)].value(),
+                       measured->second.total().value()});
+    }
+    return out;
+}
+
 std::vector<MeasuredMemory> memory_of(const sim::Scenario& scenario, const sim::Layout& layout,
                                       const sim::Estimate& estimate, const sim::Measurement& m) {
     std::vector<MeasuredMemory> out;
@@ -123,6 +137,7 @@ std::vector<MeasuredMemory> memory_of(const sim::Scenario& scenario, const sim::
         row.held = memory_terms(c.persistent, rank.held);
         row.at_peak = memory_terms(c.at_peak, rank.at_peak);
         row.allocated = {"allocated", c.allocated.value.value(), rank.at_peak.total().value()};
+        row.phases = phase_terms(c, rank);
         row.predicted_phase = c.peak_phase;
         row.measured_phase = rank.peak_phase;
         out.push_back(std::move(row));

@@ -30,6 +30,7 @@ struct MeasuredMemory {
     std::vector<MeasuredTerm> held;    ///< between two steps, by kind of tensor
     std::vector<MeasuredTerm> at_peak; ///< at the worst instant, by kind of tensor
     MeasuredTerm allocated;            ///< at the worst instant, all kinds inside the allocator
+    std::vector<MeasuredTerm> phases;  ///< at the worst instant of each phase, all such kinds
     sim::Phase predicted_phase = sim::Phase::forward;
     sim::Phase measured_phase = sim::Phase::forward;
 

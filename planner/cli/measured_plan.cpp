@@ -76,7 +76,7 @@ sim::Result<MeasuredPlan> measured_plan(const std::string& file, const std::stri
         return sim::Error{sim::ErrorCode::bad_input, from,
                           fmt::format("the layout that ran is not legal for its stack: {}",
                                       refusals.front().rule),
-                          "plan with --stack shardplan-executor"};
+                          "plan with --stack shardplan-cpu"};
     }
     return MeasuredPlan{std::move(*measurement), std::move(*evaluator), *layout, changed};
 }

@@ -69,6 +69,16 @@ void print_memory(const Console& console, const MeasuredComparison& c) {
         add_rows(peak, m.at_peak, sim::Dimension::bytes);
         add_rows(peak, {m.allocated}, sim::Dimension::bytes);
         peak.print(console.out, console.color, 2);
+        if (m.phases.empty()) {
+            continue;
+        }
+        print_heading(
+            console.out,
+            fmt::format("Memory of stage {} (rank {}), at the peak of each phase", m.stage, m.rank),
+            console.color);
+        Table phases = term_table();
+        add_rows(phases, m.phases, sim::Dimension::bytes);
+        phases.print(console.out, console.color, 2);
     }
     print_furthest(console, c.furthest_memory, sim::Dimension::bytes, "measured peak");
 }
@@ -159,6 +169,7 @@ void print_json(const Console& console, const MeasuredPlan& plan, const Measured
             .member("measured_allocated_bytes", m.allocated.measured);
         write_terms(json, "held", m.held, "_bytes");
         write_terms(json, "at_peak", m.at_peak, "_bytes");
+        write_terms(json, "phases", m.phases, "_bytes");
         json.end_object();
     }
     json.end_array();

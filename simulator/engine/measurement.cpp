@@ -107,9 +107,7 @@ void describe(FieldVisitor& v, Timeline& x) {
 void describe(FieldVisitor& v, MeasuredStep& x) {
     field(v, {"step", "step", "Number of the step, from 1.", true, 1.0}, x.step);
     field(v, {"loss", "loss", "Mean cross entropy per token, natural units.", true}, x.loss);
-    field(v,
-          {"seconds", "time", "From begin to end on the slowest rank.", true, 0.0},
-          x.seconds);
+    field(v, {"seconds", "time", "From begin to end on the slowest rank.", true, 0.0}, x.seconds);
     field(v, {"tokens", "tokens", "Tokens of all ranks.", true, 1.0}, x.tokens);
 }
 
@@ -121,6 +119,8 @@ void describe(FieldVisitor& v, MeasuredRank& x) {
     field(v, {"at_peak", "at the peak", "Device memory at its largest, by kind of tensor.", true},
           x.at_peak);
     field(v, {"peak_phase", "peak phase", "When memory was largest."}, x.peak_phase);
+    field(v, {"phases", "peaks of phases", "Device memory at its largest in each phase of a step."},
+          x.phases);
     field(v, {"offloaded_host", "offloaded to host", "States kept in host memory.", false, 0.0},
           x.offloaded_host);
     field(v, {"offloaded_disk", "offloaded to disk", "States kept on disk.", false, 0.0},

@@ -31,7 +31,8 @@ struct MeasuredRank {
     BytesByKind held;    ///< between two steps
     BytesByKind at_peak; ///< at the instant of the largest sum
     Phase peak_phase = Phase::forward;
-    Bytes offloaded_host; ///< states kept in host memory
+    std::map<std::string, BytesByKind> phases; ///< by name: at the largest sum within each
+    Bytes offloaded_host;                      ///< states kept in host memory
     Bytes offloaded_disk;
     Bytes process; ///< largest resident memory of its process, which ranks as threads share
     /// Of the median step. `gemm` stands for all passes, which spans do not tell apart; waiting for

@@ -7,6 +7,7 @@
 #include "simulator/io/hash.hpp"
 #include "simulator/io/json.hpp"
 #include "simulator/units/in_quotes.hpp"
+#include "simulator/units/nearest.hpp"
 
 namespace shardplan::sim {
 namespace {
@@ -62,11 +63,18 @@ public:
                                std::to_string(i),
                            "one entry for each rank, in order from 0");
             }
+            for (const auto& [phase, bytes] : m.per_rank[i].phases) {
+                if (!enum_from<Phase>(phase)) {
+                    return bad("/per_rank/" + std::to_string(i) + "/phases",
+                               "there is no phase " + in_quotes(phase),
+                               nearest_hint(phase, EnumNames<Phase>::names));
+                }
+            }
             for (const auto& [group, bytes] : m.per_rank[i].sent) {
                 if (!enum_from<Group>(group)) {
                     return bad("/per_rank/" + std::to_string(i) + "/sent",
                                "there is no group " + in_quotes(group),
-                               "groups: tp, cp, ep, etp, pp, dp, dp_cp, shard, replica, expert_dp");
+                               nearest_hint(group, EnumNames<Group>::names));
                 }
             }
         }

@@ -32,6 +32,7 @@ inline sim::Measurement run_of_two(const std::string& layout = "dp2,mb1") {
         rank.at_peak = rank.held;
         rank.at_peak[sim::TensorKind::activations] = sim::Bytes(500.0 + static_cast<double>(r));
         rank.peak_phase = sim::Phase::backward;
+        rank.phases["backward"] = rank.at_peak;
         rank.seconds[sim::TimeKind::gemm] = Seconds(r == 0 ? 0.05 : 0.06);
         rank.seconds[sim::TimeKind::optimizer] = Seconds(0.01);
         rank.seconds[sim::TimeKind::dp_comm] = Seconds(r == 0 ? 0.035 : 0.025);

@@ -10,7 +10,8 @@ namespace shardplan::exec {
 /// A plan file as the executor runs it.
 struct LoadedPlan {
     TrainingPlan plan;
-    RunNames names; ///< without program, back end and versions
+    RunNames names;     ///< without program, back end and versions
+    std::string device; ///< that a rank stands for
 };
 
 /// Reads the plan that options name, and fills in how they want it trained. Errors: the file's; a

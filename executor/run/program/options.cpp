@@ -117,6 +117,8 @@ const std::vector<Flag>& flags() {
         text("--offload-dir", &O::offload_dir, "DIR", "for states offloaded to disk"),
         text("--sweep", &O::sweep, "FILE", "measure operators and collectives, do not train"),
         number("--budget", &O::budget, 1, "seconds of a sweep (60)"),
+        alone("--cpu-time", &O::cpu_time,
+              "of a sweep: time computed, where others use the machine"),
         alone("--help", &O::help, "this text"),
         alone("--version", &O::version, "the version"),
     };
@@ -143,6 +145,11 @@ sim::Status check(const ProgramOptions& o) {
                           "name a file that `shardplan plan -o` or `shardplan estimate -o` wrote"};
     }
     if (o.timeline && o.measure.empty()) return needs("--timeline", "--measure FILE");
+    if (o.cpu_time && o.sweep.empty()) return needs("--cpu-time", "--sweep FILE");
+    if (!o.sweep.empty() && !o.measure.empty()) {
+        return sim::Error{ErrorCode::bad_input, "--sweep", "it does not train, so there is no run",
+                          "leave out --measure, or sweep on its own"};
+    }
     if (o.save_every > 0 && o.save.empty()) return needs("--save-every", "--save DIR");
     if (o.resume && o.save.empty()) return needs("--resume", "--save DIR");
     return Done{};

@@ -57,6 +57,7 @@ struct ProgramOptions {
     std::string offload_dir; ///< for states offloaded to disk
     std::string sweep;       ///< file of measured operators; empty: training
     Index budget = 60;       ///< seconds of a sweep
+    bool cpu_time = false;   ///< of a sweep: what kernels computed, not the clock on the wall
     bool help = false;
     bool version = false;
 };

@@ -1,7 +1,9 @@
 #include "executor/run/program/work.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <sstream>
 #include <utility>
 
 #include <sched.h>
@@ -9,6 +11,9 @@
 
 #include "executor/comm/agree.hpp"
 #include "executor/run/program/stop_signal.hpp"
+#include "executor/run/sweep.hpp"
+#include "simulator/io/file.hpp"
+#include "simulator/io/json.hpp"
 #include "simulator/io/measurement.hpp"
 
 namespace shardplan::exec {
@@ -31,6 +36,33 @@ long ranks_on_this_machine(long otherwise) {
     return otherwise;
 }
 
+/// Measures operators and collectives with the shapes of the plan among others.
+Status sweep(Communicator& world, const ProgramOptions& options, const LoadedPlan& loaded,
+             const RecordSink& out) {
+    SweepOptions wanted;
+    wanted.budget = std::chrono::seconds(options.budget);
+    wanted.threads = std::max(1, loaded.plan.threads);
+    wanted.cpu_time = options.cpu_time;
+    wanted.models = {{loaded.plan.model, loaded.plan.sequence, loaded.plan.layout.micro_batch}};
+    if (!loaded.device.empty()) wanted.device = loaded.device;
+    wanted.backend = loaded.names.backend;
+    std::ostringstream lines;
+    if (Status status = run_sweep(world, wanted, lines); !status) return status;
+    Status written = sim::Done{};
+    if (world.rank() == 0) written = sim::write_file(options.sweep, lines.str());
+    if (Status status = agree(world, written); !status) return status;
+    if (world.rank() == 0) {
+        sim::JsonWriter json(sim::Indent::compact);
+        json.begin_object()
+            .member("event", "sweep")
+            .member("path", options.sweep)
+            .member("ranks", world.size())
+            .end_object();
+        out(json.str());
+    }
+    return sim::Done{};
+}
+
 } // namespace
 
 void share_processors(const ProgramOptions& options, TrainingPlan& plan, bool launched) {
@@ -48,6 +80,7 @@ std::map<std::string, std::string> build_versions() {
 
 Status do_work(Communicator& world, const ProgramOptions& options, const LoadedPlan& loaded,
                const RecordSink& out) {
+    if (!options.sweep.empty()) return sweep(world, options, loaded, out);
     auto tokens = tokens_of(options, loaded.plan);
     if (!tokens) return tokens.error();
     RunControl control;

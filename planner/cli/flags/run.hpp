@@ -49,6 +49,7 @@ inline void add_run(CLI::App& app, Everything& all) {
     passed("--offload-dir", "DIR", "for states offloaded to disk");
     passed("--sweep", "FILE", "measure operators and collectives, do not train");
     passed("--budget", "N", "seconds of a sweep (60)");
+    passed_alone("--cpu-time", "of a sweep: time computed, where others use the machine");
     verb->callback([&all] {
         all.verb = [&all](const Console& console) { return run_run(all.run, console); };
     });

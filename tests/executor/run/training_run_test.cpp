@@ -50,6 +50,7 @@ public:
         out.peak = out.now;
         out.peak[static_cast<std::size_t>(sim::TensorKind::activations)] = 500;
         out.peak_phase = sim::Phase::backward;
+        out.phases[static_cast<std::size_t>(sim::Phase::backward)] = out.peak;
         out.host = 32;
         return out;
     }
@@ -205,6 +206,8 @@ TEST(TrainingRun, MeasurementHoldsWhatEveryRankHeldSentAndDid) {
     EXPECT_EQ(1, second.stage);
     EXPECT_EQ(1001.0, second.held[sim::TensorKind::weights].value());
     EXPECT_EQ(500.0, second.at_peak[sim::TensorKind::activations].value());
+    ASSERT_EQ(1U, second.phases.size());
+    EXPECT_EQ(second.at_peak, second.phases.at("backward"));
     EXPECT_EQ(32.0, second.offloaded_host.value());
     EXPECT_GT(second.process.value(), 1e6);
     EXPECT_EQ(200.0, second.sent.at("dp").value());

@@ -70,6 +70,10 @@ TEST(Measured, MemoryIsThatOfTheFullestRankOfEachClass) {
     EXPECT_EQ(1000.0, *term(c->memory[0].held, "weights").measured);
     EXPECT_GT(term(c->memory[0].held, "weights").predicted, 1000.0);
     EXPECT_EQ(sim::Phase::backward, c->memory[0].measured_phase);
+    ASSERT_EQ(1U, c->memory[0].phases.size());
+    EXPECT_EQ("backward", c->memory[0].phases[0].name);
+    EXPECT_EQ(1501.0, *c->memory[0].phases[0].measured);
+    EXPECT_GT(c->memory[0].phases[0].predicted, 0.0);
 }
 
 TEST(Measured, WhatLiesOutsideTheAllocatorIsNotTakenForNothing) {

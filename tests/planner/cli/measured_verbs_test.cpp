@@ -27,7 +27,7 @@ protected:
         o.scenario.model = "gpt2";
         o.scenario.cluster = "local-cpu";
         o.scenario.gpus = 2;
-        o.scenario.stack = "shardplan-executor";
+        o.scenario.stack = "shardplan-cpu";
         o.scenario.job_fields = {{"--sequence", "sequence.max", "64"},
                                  {"--global-batch", "global_batch.sequences", "8"}};
         o.layout = "dp2,mb1";

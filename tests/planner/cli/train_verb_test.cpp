@@ -36,7 +36,7 @@ protected:
         o.scenario.model = SHARDPLAN_SOURCE_DIR "/samples/run/tiny-gpt.json";
         o.scenario.cluster = "local-cpu";
         o.scenario.gpus = 2;
-        o.scenario.stack = "shardplan-executor";
+        o.scenario.stack = "shardplan-cpu";
         o.scenario.sets = {"job.precision.compute=fp32"};
         o.scenario.job_fields = {{"--sequence", "sequence.max", "32"},
                                  {"--global-batch", "global_batch.sequences", "8"}};

@@ -36,6 +36,7 @@ Measurement two_ranks() {
         rank.at_peak = rank.held;
         rank.at_peak[TensorKind::activations] = Bytes(1000.0);
         rank.peak_phase = Phase::backward;
+        rank.phases["backward"] = rank.at_peak;
         rank.process = Bytes(1 << 20);
         rank.seconds[TimeKind::gemm] = Seconds(0.1);
         rank.sent["dp"] = Bytes(8192.0);
@@ -135,9 +136,14 @@ TEST(Measurement, ContradictionsAreNamedWithTheirPlace) {
     const Error settling = error_after([](Measurement& m) { m.settling = 5; });
     EXPECT_EQ("m.json: /settling", settling.where);
 
-    const Error group = error_after([](Measurement& m) { m.per_rank[0].sent["dq"] = Bytes(1.0); });
+    const Error group =
+        error_after([](Measurement& m) { m.per_rank[0].sent["dp_cq"] = Bytes(1.0); });
     EXPECT_EQ("m.json: /per_rank/0/sent", group.where);
     EXPECT_NE(std::string::npos, group.hint.find("dp_cp"));
+
+    const Error phase = error_after([](Measurement& m) { m.per_rank[1].phases["backwards"]; });
+    EXPECT_EQ("m.json: /per_rank/1/phases", phase.where);
+    EXPECT_EQ("did you mean \"backward\"?", phase.hint);
 
     const Error track = error_after([](Measurement& m) { m.timeline->spans[2].track = 2; });
     EXPECT_EQ("m.json: /timeline/spans/2/track", track.where);
