@@ -147,6 +147,7 @@ public:
     /// differently, and those ranks.
     Status check_replicas();
 
+    [[nodiscard]] const MemoryCount& memory() const { return *memory_; }
     /// Communicators beside those of the layout: copies and parts of them.
     [[nodiscard]] std::vector<Communicator*> communicators();
 

@@ -88,6 +88,7 @@ Result<double> DataParallel<Scalar>::plain_norm() {
 
 template <class Scalar>
 Result<StepReport> DataParallel<Scalar>::norm() {
+    shards_->prefetch(0);
     const auto norm = options_.deterministic ? exact_norm() : plain_norm();
     if (!norm) return norm.error();
     StepReport report;

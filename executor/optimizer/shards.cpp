@@ -124,20 +124,27 @@ void Shards<Scalar>::pack_run(Index s, const Run& run) {
 }
 
 template <class Scalar>
+template <class F>
+void Shards<Scalar>::each_buffer(Index s, F&& f) {
+    f(at(s).values);
+    f(at(s).packed);
+    f(at(s).first);
+    f(at(s).second);
+}
+
+template <class Scalar>
+void Shards<Scalar>::prefetch(Index s) {
+    if (s < segments()) each_buffer(s, [](const auto& buffer) { buffer.prefetch(); });
+}
+
+template <class Scalar>
 void Shards<Scalar>::update(Index s, const std::function<void(const Run&)>& f) {
-    const auto each_file = [&](Index of, auto&& what) {
-        if (of >= segments()) return;
-        what(at(of).values);
-        what(at(of).packed);
-        what(at(of).first);
-        what(at(of).second);
-    };
-    each_file(s + 1, [](const auto& buffer) { buffer.prefetch(); });
+    prefetch(s + 1);
     each_run(s, [&](const Run& run) {
         f(run);
         pack_run(s, run);
     });
-    each_file(s, [](const auto& buffer) { buffer.give_way(); });
+    each_buffer(s, [](const auto& buffer) { buffer.give_way(); });
 }
 
 template <class Scalar>

@@ -66,7 +66,10 @@ public:
         Scalar* first = nullptr;
         Scalar* second = nullptr; ///< null where there is none
     };
+    /// What of a piece lies in files begins to be read; no segment: nothing.
+    void prefetch(Index s);
     /// Calls `f` for all elements of the piece in turn, and then writes what is read in 16 bits.
+    /// Meanwhile the next segment's files are read.
     void update(Index s, const std::function<void(const Run&)>& f);
     /// Calls `f` for all elements of the piece in turn.
     void each_run(Index s, const std::function<void(const Run&)>& f);
@@ -94,6 +97,8 @@ private:
     sim::Status add(Index s, Index part, MemoryCount& memory);
     [[nodiscard]] Piece& at(Index s) { return pieces_[static_cast<std::size_t>(s)]; }
     [[nodiscard]] const Piece& at(Index s) const { return pieces_[static_cast<std::size_t>(s)]; }
+    template <class F>
+    void each_buffer(Index s, F&& f);
     [[nodiscard]] Scalar* values_at(Index s, Index i);
     void pack_run(Index s, const Run& run);
 
