@@ -140,14 +140,20 @@ void CpuKernels<Scalar>::combine(const RouterShape& s, Index width, const Routin
 }
 
 template <class Scalar>
-void CpuKernels<Scalar>::combine_backward(const RouterShape& s, Index width, const Routing& routing,
-                                          const Scalar* weights, const Scalar* sorted,
-                                          const Scalar* dy, Scalar* dweights, Scalar* dsorted) {
-    pool_->ranges(s.rows, 1, 4 * s.rows * s.top_k * width, [&](Index begin, Index end) {
-        for (Index i = begin * s.top_k; i < end * s.top_k; ++i) {
-            const auto g = array(dy + i / s.top_k * width, width);
-            dweights[i] = (g * array(sorted + routing.place[i] * width, width)).sum();
-            array(dsorted + routing.place[i] * width, width) = weights[i] * g;
+void CpuKernels<Scalar>::row_products(Index rows, Index width, const Scalar* a, const Scalar* b,
+                                      Scalar* products) {
+    pool_->ranges(rows, 1, 2 * rows * width, [&](Index begin, Index end) {
+        for (Index i = begin; i < end; ++i) {
+            products[i] = (array(a + i * width, width) * array(b + i * width, width)).sum();
+        }
+    });
+}
+
+template <class Scalar>
+void CpuKernels<Scalar>::scale_rows(Index rows, Index width, const Scalar* factors, Scalar* x) {
+    pool_->ranges(rows, 1, rows * width, [&](Index begin, Index end) {
+        for (Index i = begin; i < end; ++i) {
+            array(x + i * width, width) *= factors[i];
         }
     });
 }
@@ -165,8 +171,8 @@ void CpuKernels<Scalar>::combine_backward(const RouterShape& s, Index width, con
     template void CpuKernels<S>::move_rows(Index, Index, const std::int32_t*, const S*, S*);       \
     template void CpuKernels<S>::combine(const RouterShape&, Index, const Routing&, const S*,      \
                                          const S*, S*);                                            \
-    template void CpuKernels<S>::combine_backward(const RouterShape&, Index, const Routing&,       \
-                                                  const S*, const S*, const S*, S*, S*);
+    template void CpuKernels<S>::row_products(Index, Index, const S*, const S*, S*);               \
+    template void CpuKernels<S>::scale_rows(Index, Index, const S*, S*);
 SHARDPLAN_INSTANTIATE(float)
 SHARDPLAN_INSTANTIATE(double)
 #undef SHARDPLAN_INSTANTIATE

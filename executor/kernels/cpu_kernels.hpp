@@ -61,9 +61,9 @@ public:
                    Scalar* y) override;
     void combine(const RouterShape& shape, Index width, const Routing& routing,
                  const Scalar* weights, const Scalar* sorted, Scalar* y) override;
-    void combine_backward(const RouterShape& shape, Index width, const Routing& routing,
-                          const Scalar* weights, const Scalar* sorted, const Scalar* dy,
-                          Scalar* dweights, Scalar* dsorted) override;
+    void row_products(Index rows, Index width, const Scalar* a, const Scalar* b,
+                      Scalar* products) override;
+    void scale_rows(Index rows, Index width, const Scalar* factors, Scalar* x) override;
     double square_sum(Index count, const Scalar* x) override;
     void adamw(const AdamWStep& step, Index count, Scalar factor, const Scalar* gradient,
                Scalar* parameter, Scalar* first, Scalar* second) override;

@@ -12,6 +12,18 @@ namespace {
 /// Columns that one thread sums: whole cache lines.
 constexpr Index column_step = 64;
 
+template <class Scalar>
+struct RowStatistics {
+    Scalar mean = 0;
+    Scalar inverse = 0; ///< reciprocal deviation
+};
+template <class Scalar>
+RowStatistics<Scalar> statistics_of(const NormShape& s, const Scalar* stats, Index row) {
+    const Scalar* kept = stats + row * s.statistics();
+    if (s.kind == sim::NormKind::layernorm) return {kept[0], kept[1]};
+    return {Scalar(0), kept[0]};
+}
+
 } // namespace
 
 template <class Scalar>
@@ -68,8 +80,9 @@ void CpuKernels<Scalar>::norm_forward(const NormShape& s, const Scalar* x, const
             const Scalar mean = s.kind == sim::NormKind::layernorm ? in.sum() / width : Scalar(0);
             const Scalar square = (in - mean).square().sum() / width;
             const Scalar inverse = Scalar(1) / std::sqrt(square + static_cast<Scalar>(s.epsilon));
-            stats[2 * r] = mean;
-            stats[2 * r + 1] = inverse;
+            Scalar* kept = stats + r * s.statistics();
+            if (s.kind == sim::NormKind::layernorm) *kept++ = mean;
+            *kept = inverse;
             out = (in - mean) * inverse;
             if (scale != nullptr) out *= array(scale, s.width);
             if (shift != nullptr) out += array(shift, s.width);
@@ -86,8 +99,9 @@ void CpuKernels<Scalar>::norm_backward(const NormShape& s, const Scalar* dy, con
         Eigen::Array<Scalar, Eigen::Dynamic, 1> normed(s.width);
         Eigen::Array<Scalar, Eigen::Dynamic, 1> g(s.width);
         for (Index r = begin; r < end; ++r) {
-            const Scalar inverse = stats[2 * r + 1];
-            normed = (array(x + r * s.width, s.width) - stats[2 * r]) * inverse;
+            const RowStatistics<Scalar> row = statistics_of(s, stats, r);
+            const Scalar inverse = row.inverse;
+            normed = (array(x + r * s.width, s.width) - row.mean) * inverse;
             g = array(dy + r * s.width, s.width);
             if (scale != nullptr) g *= array(scale, s.width);
             const Scalar along = (g * normed).sum() / width;
@@ -100,10 +114,10 @@ void CpuKernels<Scalar>::norm_backward(const NormShape& s, const Scalar* dy, con
         const Index columns = end - begin;
         for (Index r = 0; r < s.rows; ++r) {
             const auto g = array(dy + r * s.width + begin, columns);
+            const RowStatistics<Scalar> row = statistics_of(s, stats, r);
             if (dscale != nullptr) {
                 array(dscale + begin, columns) +=
-                    g *
-                    ((array(x + r * s.width + begin, columns) - stats[2 * r]) * stats[2 * r + 1]);
+                    g * ((array(x + r * s.width + begin, columns) - row.mean) * row.inverse);
             }
             if (dshift != nullptr) array(dshift + begin, columns) += g;
         }

@@ -30,6 +30,10 @@ struct NormShape {
     Index rows = 0;
     Index width = 0;
     double epsilon = 1e-5;
+
+    /// Values that the backward pass needs of each row: with layernorm the mean, and the reciprocal
+    /// deviation.
+    [[nodiscard]] Index statistics() const { return kind == sim::NormKind::layernorm ? 2 : 1; }
 };
 
 /// Attention of consecutive queries of each of `sequences` sequences to consecutive keys of it.
@@ -134,7 +138,7 @@ public:
     /// x *= factor.
     virtual void scale(Index count, Scalar factor, Scalar* x) = 0;
 
-    /// `scale` and `shift` may be null. `stats`: mean and reciprocal deviation of each row.
+    /// `scale` and `shift` may be null. `stats`: of each row after another.
     virtual void norm_forward(const NormShape& shape, const Scalar* x, const Scalar* scale,
                               const Scalar* shift, Scalar* y, Scalar* stats) = 0;
     /// dx += gradient of the input, to which the residual path has contributed already.
@@ -202,9 +206,11 @@ public:
     /// y += weighted sum over a token's choices.
     virtual void combine(const RouterShape& shape, Index width, const Routing& routing,
                          const Scalar* weights, const Scalar* sorted, Scalar* y) = 0;
-    virtual void combine_backward(const RouterShape& shape, Index width, const Routing& routing,
-                                  const Scalar* weights, const Scalar* sorted, const Scalar* dy,
-                                  Scalar* dweights, Scalar* dsorted) = 0;
+    /// products[i] = a row . b row.
+    virtual void row_products(Index rows, Index width, const Scalar* a, const Scalar* b,
+                              Scalar* products) = 0;
+    /// Row i of x *= factors[i].
+    virtual void scale_rows(Index rows, Index width, const Scalar* factors, Scalar* x) = 0;
 
     /// Sum of squares, in double.
     virtual double square_sum(Index count, const Scalar* x) = 0;

@@ -31,7 +31,7 @@ Block<Scalar>::Block(Workplace<Scalar> work, const sim::BlockKind& kind, Index h
                   kind.attention.qk_head_dim}),
       sums_experts_(is_routed(kind) && work.links->experts_split_as_rest()),
       shares_rows_(is_routed(kind) && !work.links->share().sp && tp_.parts > 1 && !sums_experts_),
-      exchange_(work.kernels, work.arena, work.links, kind.ffn.experts, hidden, !sums_experts_) {
+      exchange_(work.kernels, work.arena, work.links, kind.ffn.experts, !sums_experts_) {
     sent_step_ = shares_rows_ ? (rows_.own + tp_.parts - 1) / tp_.parts : rows_.own;
     sent_first_ = shares_rows_ ? std::min(tp_.part * sent_step_, rows_.own) : 0;
     sent_rows_ = std::min(sent_step_, rows_.own - sent_first_);
@@ -163,7 +163,7 @@ void Block<Scalar>::release_inner(BlockState<Scalar>& s) const {
     release_attended(s);
     for (Tensor<Scalar>* t :
          {&s.attention_stats, &s.attention_normed, &s.qkv, &s.middle, &s.ffn_stats, &s.ffn_normed,
-          &s.up, &s.activated, &s.probabilities, &s.weights, &s.sorted, &s.expert_out}) {
+          &s.up, &s.activated, &s.probabilities, &s.weights, &s.sorted}) {
         t->release();
     }
 }

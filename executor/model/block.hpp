@@ -60,7 +60,7 @@ struct BlockState {
     Tensor<Scalar> attended_heads;
     Tensor<Scalar> middle, ffn_stats, ffn_normed, up, activated;
     // routed experts
-    Tensor<Scalar> probabilities, weights, sorted, expert_out;
+    Tensor<Scalar> probabilities, weights, sorted;
     std::vector<std::int32_t> expert; ///< of the rank's rows
     std::vector<std::int32_t> place;  ///< of those that it sends
     std::vector<Index> offsets;       ///< likewise, by expert
@@ -161,7 +161,8 @@ private:
                       DeferredWeights<Scalar>* deferred) const;
     void experts_backward(BlockState<Scalar>& state, Scalar* gradient, double balance_factor,
                           DeferredWeights<Scalar>* deferred) const;
-    void expert_maps_backward(BlockState<Scalar>& state, Scratch<Scalar>& drows,
+    [[nodiscard]] Scratch<Scalar> expert_outputs(BlockState<Scalar>& state) const;
+    void expert_maps_backward(BlockState<Scalar>& state, Scratch<Scalar>& drows, Scalar* dweights,
                               DeferredWeights<Scalar>* deferred) const;
     void dispatch_backward(BlockState<Scalar>& state, const Scalar* drows, Scalar* dnormed) const;
     void attention_backward(BlockState<Scalar>& state, Scalar* gradient,

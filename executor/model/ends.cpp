@@ -97,7 +97,7 @@ double Model<Scalar>::head(std::span<const Token> targets, Pass<Scalar>& pass, d
     if (!trunk.final_norm) return loss_of(targets, pass.output, factor, gradient);
     const NormShape norm{trunk.norm_kind, rows_.own, trunk.hidden, options_.norm_epsilon};
     Tensor<Scalar> normed;
-    Scratch<Scalar> stats(arena_, 2 * rows_.own);
+    Scratch<Scalar> stats(arena_, norm.statistics() * rows_.own);
     const Reading<Scalar> x = pass.output.read();
     const Reading<Scalar> scale = read(table.final_scale);
     kernels_->norm_forward(norm, x, scale, read(table.final_shift),

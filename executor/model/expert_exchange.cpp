@@ -7,14 +7,13 @@ namespace shardplan::exec {
 
 template <class Scalar>
 ExpertExchange<Scalar>::ExpertExchange(Kernels<Scalar>* kernels, Arena* arena, Links* links,
-                                       Index experts, Index width, bool gathers)
+                                       Index experts, bool gathers)
     : kernels_(kernels),
       arena_(arena),
       links_(links),
       ep_(links->share().ep),
       etp_(links->share().etp),
       own_experts_(experts / ep_.parts),
-      width_(width),
       gathers_(gathers && etp_.parts > 1) {}
 
 namespace {
@@ -26,6 +25,13 @@ std::vector<Index> sum_by_source(const std::vector<Index>& counts, Index sources
         sums.push_back(std::accumulate(first, first + each, Index{0}));
     }
     return sums;
+}
+
+std::vector<Index> elements(std::vector<Index> rows, Index width) {
+    for (Index& count : rows) {
+        count *= width;
+    }
+    return rows;
 }
 
 } // namespace
@@ -98,46 +104,38 @@ ExpertWay ExpertExchange<Scalar>::way(const std::vector<Index>& offsets) const {
 }
 
 template <class Scalar>
-std::vector<Index> ExpertExchange<Scalar>::elements(std::vector<Index> rows) const {
-    for (Index& count : rows) {
-        count *= width_;
-    }
-    return rows;
-}
-
-template <class Scalar>
 Index ExpertExchange<Scalar>::first_own(const ExpertWay& way) const {
     if (!gathers_) return 0;
     return std::accumulate(way.gathered.begin(), way.gathered.begin() + etp_.part, Index{0});
 }
 
 template <class Scalar>
-void ExpertExchange<Scalar>::to_experts(const ExpertWay& way, const Scalar* sorted,
+void ExpertExchange<Scalar>::to_experts(const ExpertWay& way, Index width, const Scalar* sorted,
                                         Scalar* rows) const {
-    Scratch<Scalar> come(*arena_, way.rows * width_);
-    Scalar* own = come.data() + first_own(way) * width_;
+    Scratch<Scalar> come(*arena_, way.rows * width);
+    Scalar* own = come.data() + first_own(way) * width;
     if (ep_.parts > 1) {
-        links_->all_to_all_v(sim::Group::ep, sorted, elements(way.sent), own,
-                             elements(way.received));
+        links_->all_to_all_v(sim::Group::ep, sorted, elements(way.sent, width), own,
+                             elements(way.received, width));
     } else {
-        std::copy_n(sorted, way.sent[0] * width_, own);
+        std::copy_n(sorted, way.sent[0] * width, own);
     }
-    if (gathers_) links_->share_parts(sim::Group::etp, come.data(), elements(way.gathered));
-    kernels_->move_rows(way.rows, width_, way.place.data(), come.data(), rows);
+    if (gathers_) links_->share_parts(sim::Group::etp, come.data(), elements(way.gathered, width));
+    kernels_->move_rows(way.rows, width, way.place.data(), come.data(), rows);
 }
 
 template <class Scalar>
-void ExpertExchange<Scalar>::from_experts(const ExpertWay& way, const Scalar* rows,
+void ExpertExchange<Scalar>::from_experts(const ExpertWay& way, Index width, const Scalar* rows,
                                           Scalar* sorted) const {
-    Scratch<Scalar> going(*arena_, way.rows * width_);
-    kernels_->move_rows(way.rows, width_, way.back.data(), rows, going.data());
-    if (gathers_) links_->sum_parts(sim::Group::etp, going.data(), elements(way.gathered));
-    const Scalar* own = going.data() + first_own(way) * width_;
+    Scratch<Scalar> going(*arena_, way.rows * width);
+    kernels_->move_rows(way.rows, width, way.back.data(), rows, going.data());
+    if (gathers_) links_->sum_parts(sim::Group::etp, going.data(), elements(way.gathered, width));
+    const Scalar* own = going.data() + first_own(way) * width;
     if (ep_.parts > 1) {
-        links_->all_to_all_v(sim::Group::ep, own, elements(way.received), sorted,
-                             elements(way.sent));
+        links_->all_to_all_v(sim::Group::ep, own, elements(way.received, width), sorted,
+                             elements(way.sent, width));
     } else {
-        std::copy_n(own, way.sent[0] * width_, sorted);
+        std::copy_n(own, way.sent[0] * width, sorted);
     }
 }
 

@@ -25,20 +25,19 @@ template <class Scalar>
 class ExpertExchange {
 public:
     /// `gathers`: tokens differ on the ranks that split an expert.
-    ExpertExchange(Kernels<Scalar>* kernels, Arena* arena, Links* links, Index experts, Index width,
+    ExpertExchange(Kernels<Scalar>* kernels, Arena* arena, Links* links, Index experts,
                    bool gathers);
 
     /// `offsets`: of all experts, of the rows that this rank's tokens make.
     [[nodiscard]] ExpertWay way(const std::vector<Index>& offsets) const;
-    /// From rows in the order of all experts to rows in the order of this rank's.
-    void to_experts(const ExpertWay& way, const Scalar* sorted, Scalar* rows) const;
-    void from_experts(const ExpertWay& way, const Scalar* rows, Scalar* sorted) const;
+    /// From rows of `width` in the order of all experts to rows in the order of this rank's.
+    void to_experts(const ExpertWay& way, Index width, const Scalar* sorted, Scalar* rows) const;
+    void from_experts(const ExpertWay& way, Index width, const Scalar* rows, Scalar* sorted) const;
 
     /// Whether any row may change its rank.
     [[nodiscard]] bool moves() const { return ep_.parts > 1 || gathers_; }
 
 private:
-    [[nodiscard]] std::vector<Index> elements(std::vector<Index> rows) const;
     /// Row of the gathered ones where this rank's begin.
     [[nodiscard]] Index first_own(const ExpertWay& way) const;
     void order(const std::vector<Index>& counts, Index sources, ExpertWay& way) const;
@@ -48,7 +47,6 @@ private:
     Links* links_;
     PartOf ep_, etp_;
     Index own_experts_ = 0;
-    Index width_ = 0;
     bool gathers_ = false;
 };
 

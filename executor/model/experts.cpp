@@ -38,7 +38,7 @@ void Block<Scalar>::gather_sent(Index width, Scalar* values) const {
                             sent_step_ * width, values);
 }
 
-/// From the normed vectors to what each expert gives for each of its tokens.
+/// From the normed vectors to the input of the experts' last map.
 template <class Scalar>
 void Block<Scalar>::experts_inner(BlockState<Scalar>& s) const {
     const RouterShape shape = router_shape(rows_.own);
@@ -70,7 +70,7 @@ void Block<Scalar>::experts_inner(BlockState<Scalar>& s) const {
         if (exchange_.moves()) going = Scratch<Scalar>(arena, choices * hidden_);
         Scalar* dispatched = exchange_.moves() ? going.data() : sorted;
         run.dispatch(sent, hidden_, sent_routing(s), x, dispatched);
-        if (exchange_.moves()) exchange_.to_experts(s.way, dispatched, sorted);
+        if (exchange_.moves()) exchange_.to_experts(s.way, hidden_, dispatched, sorted);
     }
     s.sorted.seal();
     const ActivationShape active = activation_shape(s.way.rows);
@@ -81,27 +81,33 @@ void Block<Scalar>::experts_inner(BlockState<Scalar>& s) const {
     run.activation_forward(active, s.up.read(),
                            s.activated.write(arena, storage, active.rows * active.width));
     s.activated.seal();
-    Scalar* out = s.expert_out.write(arena, storage, choices * hidden_);
-    Scratch<Scalar> done;
-    if (exchange_.moves()) done = Scratch<Scalar>(arena, active.rows * hidden_);
-    Scalar* computed = exchange_.moves() ? done.data() : out;
-    run.grouped_product(ProductForm::nt, s.way.offsets, {0, hidden_, active.width},
-                        s.activated.read(), weights(p_.down), computed, false);
-    if (exchange_.moves()) exchange_.from_experts(s.way, computed, out);
-    s.expert_out.seal();
+}
+
+/// What each expert gives for each of the rows that this rank has sent, in their order.
+template <class Scalar>
+Scratch<Scalar> Block<Scalar>::expert_outputs(BlockState<Scalar>& s) const {
+    const Index sent = sent_rows_ * kind_.ffn.top_k;
+    Scratch<Scalar> computed(*work_.arena, s.way.rows * hidden_);
+    work_.kernels->grouped_product(ProductForm::nt, s.way.offsets, {0, hidden_, ffn_width_},
+                                   s.activated.read(), weights(p_.down), computed.data(), false);
+    if (!exchange_.moves()) return computed;
+    Scratch<Scalar> back(*work_.arena, sent * hidden_);
+    exchange_.from_experts(s.way, hidden_, computed.data(), back.data());
+    return back;
 }
 
 template <class Scalar>
 void Block<Scalar>::experts_output(BlockState<Scalar>& s, Scalar* output) const {
     Kernels<Scalar>& run = *work_.kernels;
+    const Scratch<Scalar> given = expert_outputs(s);
     const Reading<Scalar> middle = s.middle.read();
     const Reading<Scalar> weights = s.weights.read();
     const Scalar* sent_weights = weights + sent_first_ * kind_.ffn.top_k;
     // residual, where it goes into the sum of the ranks once; then what the experts gave
     const auto join = [&](const Scalar* residual, Scalar* y) {
         run.add_rows(sent_rows_, hidden_, residual, nullptr, y);
-        run.combine(router_shape(sent_rows_), hidden_, sent_routing(s), sent_weights,
-                    s.expert_out.read(), y);
+        run.combine(router_shape(sent_rows_), hidden_, sent_routing(s), sent_weights, given.data(),
+                    y);
     };
     if (shares_rows_) {
         Scratch<Scalar> all(*work_.arena, tp_.parts * sent_step_ * hidden_);
@@ -114,38 +120,63 @@ void Block<Scalar>::experts_output(BlockState<Scalar>& s, Scalar* output) const 
     if (sums_experts_) work_.links->all_reduce(sim::Group::etp, output, rows_.own * hidden_);
 }
 
-/// From the gradients of what the experts gave to those of what they got, in the order of sent
-/// rows.
+/// From the gradients of the rows of weighted outputs, `drows`, to those of what the experts got
+/// and of the weights. These are found where the experts are: the gradient of a weight is that of
+/// the activations times them, so that outputs need not be kept. Source: Megatron Core
+/// (experts.py), which weights the activations themselves.
 template <class Scalar>
 void Block<Scalar>::expert_maps_backward(BlockState<Scalar>& s, Scratch<Scalar>& drows,
+                                         Scalar* dweights,
                                          DeferredWeights<Scalar>* deferred) const {
     const ActivationShape active = activation_shape(s.way.rows);
     const Index up_width = active.width * (active.gated ? 2 : 1);
+    const Index choices = sent_rows_ * kind_.ffn.top_k;
     Kernels<Scalar>& run = *work_.kernels;
     Arena& arena = *work_.arena;
+    Scratch<Scalar> factors(arena, choices); // weights in the order of the sent rows
+    {
+        const Reading<Scalar> weights = s.weights.read();
+        run.move_rows(choices, 1, s.place.data(), weights + sent_first_ * kind_.ffn.top_k,
+                      factors.data());
+    }
     Scratch<Scalar> come;
+    Scratch<Scalar> come_factors;
     if (exchange_.moves()) {
         come = Scratch<Scalar>(arena, active.rows * hidden_);
-        exchange_.to_experts(s.way, drows.data(), come.data());
+        come_factors = Scratch<Scalar>(arena, active.rows);
+        exchange_.to_experts(s.way, hidden_, drows.data(), come.data());
+        exchange_.to_experts(s.way, 1, factors.data(), come_factors.data());
     }
-    Scalar* at_experts = exchange_.moves() ? come.data() : drows.data();
+    Scalar* dy = exchange_.moves() ? come.data() : drows.data();
+    const Scalar* w = exchange_.moves() ? come_factors.data() : factors.data();
     const auto span_of = [](const Scalar* data, Index count) {
         return std::span<const Scalar>(data, static_cast<std::size_t>(count));
     };
+    Scratch<Scalar> dfactors(arena, active.rows);
     {
         Scratch<Scalar> dactivated(arena, active.rows * active.width);
         Scratch<Scalar> dup(arena, active.rows * up_width);
-        run.grouped_product(ProductForm::nn, s.way.offsets, {0, active.width, hidden_}, at_experts,
+        run.grouped_product(ProductForm::nn, s.way.offsets, {0, active.width, hidden_}, dy,
                             weights(p_.down), dactivated.data(), false);
+        run.row_products(active.rows, active.width, dactivated.data(), s.activated.read(),
+                         dfactors.data());
+        run.scale_rows(active.rows, active.width, w, dactivated.data());
+        run.scale_rows(active.rows, hidden_, w, dy);
         finish_backward({p_.down, std::nullopt}, s.way.offsets, s.activated,
-                        span_of(at_experts, active.rows * hidden_), deferred);
+                        span_of(dy, active.rows * hidden_), deferred);
         run.activation_backward(active, s.up.read(), dactivated.data(), dup.data());
         run.grouped_product(ProductForm::nn, s.way.offsets, {0, hidden_, up_width}, dup.data(),
-                            weights(p_.up), at_experts, false);
+                            weights(p_.up), dy, false);
         finish_backward({p_.up, std::nullopt}, s.way.offsets, s.sorted,
                         span_of(dup.data(), dup.size()), deferred);
     }
-    if (exchange_.moves()) exchange_.from_experts(s.way, at_experts, drows.data());
+    if (exchange_.moves()) {
+        exchange_.from_experts(s.way, hidden_, dy, drows.data());
+        exchange_.from_experts(s.way, 1, dfactors.data(), factors.data());
+    }
+    std::fill_n(dweights, choices, Scalar(0));
+    run.dispatch_backward({choices, 0, 1}, 1, sent_routing(s),
+                          exchange_.moves() ? factors.data() : dfactors.data(), dweights);
 }
 
 /// Adds the gradients of sent rows to those of the normed vectors.
@@ -179,19 +210,13 @@ void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient, do
     const Index all_rows = shares_rows_ ? tp_.parts * sent_step_ : shape.rows;
     Scratch<Scalar> dweights(arena, all_rows * shape.top_k);
     Scratch<Scalar> drows(arena, sent.rows * sent.top_k * hidden_);
-    {
-        const Reading<Scalar> weights = s.weights.read();
-        run.combine_backward(
-            sent, hidden_, sent_routing(s), weights + sent_first_ * shape.top_k,
-            s.expert_out.read(), gradient + sent_first_ * hidden_,
-            dweights.data() + (shares_rows_ ? tp_.part * sent_step_ : 0) * shape.top_k,
-            drows.data());
-    }
+    run.dispatch(sent, hidden_, sent_routing(s), gradient + sent_first_ * hidden_, drows.data());
+    const Index first = shares_rows_ ? tp_.part * sent_step_ : 0;
+    expert_maps_backward(s, drows, dweights.data() + first * shape.top_k, deferred);
     if (shares_rows_) gather_sent(shape.top_k, dweights.data());
     if (sums_experts_) {
         work_.links->all_reduce(sim::Group::etp, dweights.data(), shape.rows * shape.top_k);
     }
-    expert_maps_backward(s, drows, deferred);
     std::vector<double> slopes = s.slopes;
     for (double& slope : slopes) {
         slope *= balance_factor;
@@ -207,15 +232,16 @@ void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient, do
     norm_backward(p_.ffn_scale, p_.ffn_shift, s.middle, s.ffn_stats, dnormed.data(), gradient);
 }
 
-#define SHARDPLAN_INSTANTIATE(S)                                                                   \
-    template Routing Block<S>::sent_routing(BlockState<S>&) const;                                 \
-    template void Block<S>::balance_load(BlockState<S>&, std::vector<double>&) const;              \
-    template void Block<S>::gather_sent(Index, S*) const;                                          \
-    template void Block<S>::experts_inner(BlockState<S>&) const;                                   \
-    template void Block<S>::experts_output(BlockState<S>&, S*) const;                              \
-    template void Block<S>::expert_maps_backward(BlockState<S>&, Scratch<S>&, DeferredWeights<S>*) \
-        const;                                                                                     \
-    template void Block<S>::dispatch_backward(BlockState<S>&, const S*, S*) const;                 \
+#define SHARDPLAN_INSTANTIATE(S)                                                      \
+    template Routing Block<S>::sent_routing(BlockState<S>&) const;                    \
+    template void Block<S>::balance_load(BlockState<S>&, std::vector<double>&) const; \
+    template void Block<S>::gather_sent(Index, S*) const;                             \
+    template void Block<S>::experts_inner(BlockState<S>&) const;                      \
+    template void Block<S>::experts_output(BlockState<S>&, S*) const;                 \
+    template Scratch<S> Block<S>::expert_outputs(BlockState<S>&) const;               \
+    template void Block<S>::expert_maps_backward(BlockState<S>&, Scratch<S>&, S*,     \
+                                                 DeferredWeights<S>*) const;          \
+    template void Block<S>::dispatch_backward(BlockState<S>&, const S*, S*) const;    \
     template void Block<S>::experts_backward(BlockState<S>&, S*, double, DeferredWeights<S>*) const;
 SHARDPLAN_INSTANTIATE(float)
 SHARDPLAN_INSTANTIATE(double)

@@ -130,7 +130,7 @@ void Block<Scalar>::weight_gradients(DeferredWeights<Scalar>& deferred) const {
 template <class Scalar>
 void Block<Scalar>::norm_forward(Number scale, Number shift, const Tensor<Scalar>& x,
                                  Tensor<Scalar>& stats, Tensor<Scalar>& y) const {
-    Scalar* s = stats.write(*work_.arena, Storage::scalar, 2 * rows_.own);
+    Scalar* s = stats.write(*work_.arena, Storage::scalar, norm_shape().statistics() * rows_.own);
     Scalar* out = y.write(*work_.arena, work_.options->storage, rows_.own * hidden_);
     work_.kernels->norm_forward(norm_shape(), x.read(),
                                 scale ? weights(*scale) : Reading<Scalar>(nullptr),

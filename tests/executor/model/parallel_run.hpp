@@ -102,11 +102,12 @@ struct ParallelCase {
     bool deferred = false;
 };
 
-inline TinyBatch parallel_tokens(const exec::ModelOptions& options, exec::Index dp) {
+inline TinyBatch parallel_tokens(const exec::ModelOptions& options, exec::Index dp,
+                                 exec::Index vocab = 50) {
     TinyBatch batch;
     for (exec::Index i = 0; i < options.tokens(); ++i) {
-        batch.tokens.push_back(static_cast<exec::Token>((i * i + 3 * i + 17 * dp) % 50));
-        batch.targets.push_back(static_cast<exec::Token>((i * i + 5 * i + 17 * dp + 4) % 50));
+        batch.tokens.push_back(static_cast<exec::Token>((i * i + 3 * i + 17 * dp) % vocab));
+        batch.targets.push_back(static_cast<exec::Token>((i * i + 5 * i + 17 * dp + 4) % vocab));
     }
     return batch;
 }
@@ -153,7 +154,7 @@ StepResult run_step(const ParallelCase& c, const sim::Layout& layout,
         if (!made) return made.error();
         exec::Model<Scalar>& model = **made;
         fill_by_place(model.parameters());
-        const TinyBatch batch = parallel_tokens(c.options, share->dp.part);
+        const TinyBatch batch = parallel_tokens(c.options, share->dp.part, c.model.embedding.vocab);
         exec::Loss loss;
         if (c.deferred) {
             loss = train_deferred(model, batch, factors);

@@ -71,6 +71,12 @@ TEST(TensorParallel, OfAMixtralTrainsAsOneRank) {
     expect_as_on_one_rank(wide(tiny_mixtral()), sequence);
 }
 
+TEST(TensorParallel, WithFewerRowsOfTheVocabularyThanFillTheRanksTrainsAsOneRank) {
+    sim::ModelSpec model = gpt2(false);
+    model.embedding.vocab = 5; // 2, 2, 1 and none
+    expect_as_on_one_rank(model, {"tp4,dp1,mb2", "tp4,sp,dp1,mb2"});
+}
+
 TEST(ContextParallel, ByARingTrainsAsOneRank) {
     const std::vector<std::string> layouts = {"cp2,dp1,mb2", "cp3,dp1,mb2", "cp4,dp1,mb2",
                                               "cp2,dp2,mb2"};

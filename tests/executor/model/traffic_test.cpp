@@ -137,18 +137,22 @@ TEST(ModelTraffic, OfContextParallelLayersIsWhatTheSimulatorPrices) {
 TEST(ModelTraffic, OfExpertParallelLayersIsWhatTheSimulatorPrices) {
     const double blocks = 2.0;
     const double tokens = 2.0 * parallel_sequence;
-    const double counts = blocks * 4.0 * 8.0; // of rows for each expert
-    expect_priced(tiny_mixtral(), "dp2,ep2,mb2", {{"ep all_to_all", counts}});
-    expect_priced(tiny_mixtral(), "dp4,ep4,mb2", {{"ep all_to_all", counts}});
-    // the gradients of the choices' weights, which experts that are split give in parts
-    const double weights = blocks * tokens * 2.0 * 4.0;
+    const double counts = blocks * 4.0 * 8.0;           // of rows for each expert
+    const double weights = blocks * tokens * 2.0 * 4.0; // of the choices
+    // beside the rows: weights to the experts in the backward pass, their gradients back
+    const Traffic beyond = {{"ep all_to_all", counts + 2.0 * weights}};
+    expect_priced(tiny_mixtral(), "dp2,ep2,mb2", beyond);
+    expect_priced(tiny_mixtral(), "dp4,ep4,mb2", beyond);
+    // experts that are split give these gradients in parts
     expect_priced(tiny_mixtral(), "tp2,dp2,ep2,mb2",
-                  {{"ep all_to_all", counts}, {"etp all_reduce", weights}});
+                  {{"ep all_to_all", counts + 2.0 * weights}, {"etp all_reduce", weights}});
     // what the load-balance loss sums, and the head's gather
     const double sums = blocks * 2.0 * 4.0 * 8.0;
     expect_priced(tiny_mixtral(), "tp2,sp,dp1,mb2",
                   {{"tp all_reduce", sums},
                    {"etp all_gather", 2.0 * counts},
+                   {"etp broadcast", weights},
+                   {"etp reduce", weights},
                    {"tp all_gather", -tokens * hidden_bytes}});
 }
 
