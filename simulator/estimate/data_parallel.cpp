@@ -133,6 +133,30 @@ GroupTraffic tied_table(const StepContext& c, const Layout& layout, const Layout
 
 } // namespace
 
+namespace {
+
+/// Links of the widest tier that reduction crosses, as the engine's `add_links` gives them to it.
+SharedLinks shared_links(const LayoutParts& parts, const DataParallelMoves& moves) {
+    SharedLinks out;
+    const GroupPath& own = path_in(parts.paths, Group::dp_cp);
+    if (own.ranks <= 1 || own.levels.empty()) return out;
+    const PathLevel& tier = own.levels.back();
+    out.capacity = tier.per_rank.value();
+    const GroupPath& experts = path_in(parts.paths, Group::ep);
+    out.ep =
+        experts.ranks > 1 && !experts.levels.empty() && experts.levels.back().name == tier.name;
+    if (out.ep) out.capacity = std::max(out.capacity, experts.levels.back().per_rank.value());
+    const auto share = [&](const GroupTraffic& traffic) {
+        const double asked = traffic.seconds * out.capacity;
+        return asked > 0.0 && traffic.bytes > 0.0 ? std::min(1.0, traffic.bytes / asked) : 1.0;
+    };
+    out.reduce = share(moves.reduce);
+    out.gather = share(moves.gather);
+    return out;
+}
+
+} // namespace
+
 DataParallelMoves data_parallel_moves(const StepContext& c, const Layout& layout,
                                       const LayoutParts& parts, const StageShape& shape) {
     const RankParameters p = parameters_of(parts, shape);
@@ -175,6 +199,7 @@ DataParallelMoves data_parallel_moves(const StepContext& c, const Layout& layout
         if (out.reduce.seconds > 0.0) out.buckets = bucket_seconds(c, p);
     }
     out.tied = tied_table(c, layout, parts, shape);
+    out.links = shared_links(parts, out);
     return out;
 }
 
@@ -218,14 +243,30 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
     return out;
 }
 
-void hide_step(const StepContext& c, HidingBudget& forward, HidingBudget& backward,
-               DataParallelTime& dp) {
+Exchanges exchanges_of(const PassTime& pass, const PassTime& recompute, const GroupTraffic& ep,
+                       const SharedLinks& links) {
+    Exchanges out;
+    (links.ep ? out.shared : out.elsewhere) = pass.ep + recompute.ep;
+    // short messages leave room on the link
+    if (links.ep && ep.seconds > 0.0 && links.capacity > 0.0) {
+        out.share = std::min(1.0, ep.bytes / ep.seconds / links.capacity);
+    }
+    return out;
+}
+
+void hide_step(const StepContext& c, const SharedLinks& links, const HidingBudget& forward,
+               const HidingBudget& backward, const Exchanges& in_forward,
+               const Exchanges& in_backward, DataParallelTime& dp) {
     const Overlap& o = c.overlap;
     // Under accumulation only the last backward pass has final gradients to hide.
-    const Hiding reduce = backward.hide(dp.reduce, std::min(o.dp, dp.hideable), o.slowdown);
-    const Hiding gather = forward.hide(dp.gather, o.gather, o.slowdown);
-    dp.step.exposed += dp.reductions * reduce.exposed + gather.exposed;
-    dp.step.hidden += dp.reductions * reduce.hidden + gather.hidden;
+    const SharedHiding reduce = hide_beside(dp.reduce, std::min(o.dp, dp.hideable), links.reduce,
+                                            in_backward, backward, o.slowdown);
+    const SharedHiding gather =
+        hide_beside(dp.gather, o.gather, links.gather, in_forward, forward, o.slowdown);
+    dp.step.exposed += dp.reductions * reduce.hiding.exposed + gather.hiding.exposed;
+    dp.step.hidden += dp.reductions * reduce.hiding.hidden + gather.hiding.hidden;
+    dp.slowed_backward = reduce.slowed;
+    dp.slowed_forward = gather.slowed;
 }
 
 namespace {

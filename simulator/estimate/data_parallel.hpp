@@ -16,6 +16,15 @@ struct DataParallelTime {
     double hideable = 1.0;
     double gather = 0.0;  ///< seconds in which updated parameters are gathered, once per step
     GroupTraffic traffic; ///< per step
+    double slowed_forward = 0.0;  ///< seconds that gathering delays exchanges, once per step
+    double slowed_backward = 0.0; ///< the same of one reduction
+};
+/// Links that a rank's data parallelism shares with the exchanges of experts.
+struct SharedLinks {
+    double reduce = 1.0;   ///< share of them that reducing takes alone
+    double gather = 1.0;   ///< the same of gathering
+    double capacity = 0.0; ///< bytes/s
+    bool ep = false;       ///< exchanges cross the same tier
 };
 /// What data parallelism moves on a rank of one stage, whatever the micro-batch.
 struct DataParallelMoves {
@@ -30,6 +39,7 @@ struct DataParallelMoves {
     double buckets = 0.0;       ///< seconds in which gradients go into buckets and back, per step
     double slices = 0.0;        ///< seconds in which the host puts gathered slices in their places
     double ready = 1.0;         ///< see DataParallelTime::hideable
+    SharedLinks links;
 };
 /// Sources: Rajbhandari et al. 2020 (arXiv 1910.02054) for what each kind of sharding moves; Zhao
 /// et al. 2023 (arXiv 2304.11277) for gathering unit by unit.
@@ -40,11 +50,18 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
                                     const DataParallelMoves& moves, std::int64_t micro_batches,
                                     HidingBudget& forward, HidingBudget& backward);
 
+/// Exchanges of experts in a pass, beside which data parallelism goes on. Those of tensor and
+/// context parallelism are short, and whatever reduction gets done between them is not counted.
+/// `ep`: traffic of both passes.
+Exchanges exchanges_of(const PassTime& pass, const PassTime& recompute, const GroupTraffic& ep,
+                       const SharedLinks& links);
+
 /// Hides what happens once per step under the last backward pass and the first forward pass, and
-/// adds it to `dp.step`. `forward`, `backward`: what those passes have left, and what they wait for
-/// copies to the host.
-void hide_step(const StepContext& c, HidingBudget& forward, HidingBudget& backward,
-               DataParallelTime& dp);
+/// beside what those wait for, and adds it to `dp.step`. `forward`, `backward`: what those passes
+/// have left, and what they wait for copies to the host.
+void hide_step(const StepContext& c, const SharedLinks& links, const HidingBudget& forward,
+               const HidingBudget& backward, const Exchanges& in_forward,
+               const Exchanges& in_backward, DataParallelTime& dp);
 
 /// Memory passes of the optimizer over gradients and states on one rank, seconds per step.
 double optimizer_seconds(const StepContext& c, const Layout& layout, const LayoutParts& parts,

@@ -69,6 +69,7 @@ constexpr std::array formulas = {
     Row{"time.dp_step", collectives},
     Row{"time.gather", collectives},
     Row{"time.reduce", collectives},
+    Row{"time.shared_link", "max-min fair shares of a link; Bertsekas and Gallager, 6.5.2"},
     Row{"time.offload", "bytes over the link between device and host"},
     Row{"time.offload_states", "bytes over the link between device and host"},
     Row{"time.bubble", "Narayanan et al. 2021, arXiv 2104.04473; Qi et al. 2023, arXiv 2401.10241"},

@@ -84,6 +84,7 @@ void set_stage_passes(const StepContext& c, const Layout& layout, const LayoutPa
     PassTime forward;
     PassTime backward;
     PassTime again;
+    GroupTraffic ep;
     double weight = 0.0;
     for (const UnitUse& use : shape.units) {
         const UnitTime& unit = parts.units[static_cast<std::size_t>(use.unit)];
@@ -91,11 +92,13 @@ void set_stage_passes(const StepContext& c, const Layout& layout, const LayoutPa
         backward += use.count * unit.backward;
         weight += use.count * unit.backward_weight;
         again += recompute_of(use, unit, recompute);
+        ep += use.count * unit.ep;
     }
     s.forward = forward;
     s.backward = backward;
     s.backward_weight = weight;
     s.recompute = again;
+    s.ep = ep;
     set_chunk_passes(shape, recompute, totals, s);
     // Inside a layer tp and cp come first; what they leave serves messages, then data parallelism.
     s.under_forward = HidingBudget(s.forward.idle_links());

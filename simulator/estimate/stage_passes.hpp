@@ -18,6 +18,7 @@ struct StagePasses {
     PassTime recompute;
     std::vector<ChunkPass> chunks; ///< where there are several: units alone
     ChunkPass all_chunks;          ///< their sum
+    GroupTraffic ep;               ///< of both passes
     double message = 0.0;          ///< seconds of one direction, all chunks
     Hiding message_forward;        ///< activations
     Hiding message_backward;

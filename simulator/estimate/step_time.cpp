@@ -38,6 +38,7 @@ struct StepBody {
     std::uint32_t micro_batch = 0;
     StepResult out;
     double bubble = 0.0;
+    double slowed = 0.0;      ///< seconds that data parallelism delays exchanges
     std::vector<Hiding> ends; ///< by run: what data parallelism does once per step
 };
 /// Those of layouts that differ in the micro-batch, and in what is offloaded between steps.
@@ -129,7 +130,10 @@ void set_stage_times(const StepContext& c, const Layout& layout, const LayoutPar
                     : OffloadTime{};
     under_forward.wait(s.offload.forward.exposed);
     under_backward.wait(s.offload.backward.exposed);
-    hide_step(c, under_forward, under_backward, s.dp);
+    const SharedLinks& links = fixed.moves.links;
+    hide_step(c, links, under_forward, under_backward,
+              exchanges_of(passes.forward, {}, passes.ep, links),
+              exchanges_of(passes.backward, passes.recompute, passes.ep, links), s.dp);
     s.pass.forward = Seconds(forward + s.offload.forward.exposed);
     s.pass.backward_input = Seconds(backward - passes.backward_weight + s.offload.backward.exposed);
     s.pass.backward_weight = Seconds(passes.backward_weight);
@@ -245,6 +249,21 @@ void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& 
 /// Nobody asks for traffic.
 struct TimesOnly : NullRecorder {};
 
+/// The last micro-batch goes back through one stage after another while each of them reduces its
+/// gradients: whatever that delays, it delays for all. Where weight gradients are passes of their
+/// own, what is reduced is final only when the micro-batch is gone.
+double slowed_drain(const Layout& layout, const std::vector<ShapeRun>& runs,
+                    const std::vector<StageTimes>& stages, std::size_t slowest) {
+    if (splits_backward(layout.schedule)) return 0.0;
+    double all = 0.0;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        const auto others = static_cast<double>(runs[i].count - (i == slowest ? 1 : 0));
+        all += others * stages[runs[i].same_as].dp.slowed_backward;
+    }
+    // of several chunks the first one is the last to come
+    return all / visits_of(layout.schedule, layout.chunks);
+}
+
 /// The passes of all micro-batches. `ledger`: adds to `body.out`.
 template <class Recorder>
 void run_passes(const StepContext& c, const Layout& layout, const LayoutParts& parts,
@@ -276,7 +295,9 @@ void run_passes(const StepContext& c, const Layout& layout, const LayoutParts& p
     if (splits_backward(layout.schedule)) passes.lengths = pass_lengths(runs, own);
     const PipelineTime pipeline =
         pipeline_time(layout.schedule, passes, m, layout.chunks, scratch.pipeline);
-    body.bubble = pipeline.bubble.value();
+    body.bubble = pipeline.bubble.value() + slowed_drain(layout, runs, stages, slowest);
+    body.slowed = stages[slowest].dp.slowed_forward +
+                  stages[slowest].dp.reductions * stages[slowest].dp.slowed_backward;
     body.out.slowest_stage = pipeline.slowest_stage;
     const auto times = static_cast<double>(m);
     record_passes(c, layout, parts, runs[slowest].shape, own[slowest], stages[slowest], recompute,
@@ -304,6 +325,7 @@ void end_step(const StepContext& c, const std::vector<ShapeRun>& runs,
     }
     ledger.add(TimeKind::dp_comm, -1, "step", "time.dp_step", 1.0, body.ends[last].exposed);
     ledger.hide(TimeKind::dp_comm, body.ends[last].hidden);
+    ledger.add(TimeKind::ep_comm, -1, "beside_reduction", "time.shared_link", 1.0, body.slowed);
     ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0, fixed[last].optimizer);
     ledger.add(TimeKind::offload, -1, "states", "time.offload_states", 1.0,
                fixed[last].offload.step);

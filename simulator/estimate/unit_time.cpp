@@ -185,4 +185,25 @@ UnitTime unit_time(const UnitWork& work, const ComputeRates& rates, const Overla
     return unit;
 }
 
+SharedHiding hide_beside(double seconds, double fraction, double share, const Exchanges& exchanges,
+                         const HidingBudget& compute, double slowdown) {
+    constexpr double half = 0.5;
+    double own = share;
+    double others = exchanges.share;
+    if (own + others > 1.0) {
+        const double others_wish = others;
+        others = own <= half ? 1.0 - own : std::min(others, half);
+        own = own <= half ? own : 1.0 - std::min(others_wish, half);
+    }
+    const double longer = others > 0.0 ? exchanges.share / others : 1.0;
+    const double beside = exchanges.elsewhere + exchanges.shared * longer * own / share;
+    const double window = compute.left() + beside;
+    SharedHiding out;
+    out.hiding = hide(seconds, fraction, window, 0.0);
+    const double used = window > 0.0 ? out.hiding.hidden / window : 0.0;
+    out.hiding.exposed += used * compute.left() * slowdown;
+    out.slowed = used * exchanges.shared * (longer - 1.0);
+    return out;
+}
+
 } // namespace shardplan::sim

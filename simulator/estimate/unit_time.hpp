@@ -57,10 +57,28 @@ public:
     }
     /// The device is idle for `seconds`, which nothing that was hidden so far filled.
     void wait(double seconds) { left_ += seconds; }
+    [[nodiscard]] double left() const { return left_; }
 
 private:
     double left_ = 0.0;
 };
+
+/// Exchanges that the compute of a pass waits for: seconds in which other communication goes on.
+struct Exchanges {
+    double elsewhere = 0.0; ///< over links that the other communication does not use
+    double shared = 0.0;    ///< over the same links
+    double share = 1.0;     ///< of those links that they take alone
+};
+/// Communication hidden under a pass and beside its exchanges.
+struct SharedHiding {
+    Hiding hiding;
+    double slowed = 0.0; ///< seconds that the exchanges take longer
+};
+/// As HidingBudget::hide, but also while compute waits for exchanges. Two that want more than a
+/// link has share it max-min fairly, as the engine plays them; what then takes longer are the
+/// exchanges. `share`: of the link that the communication takes alone, above 0.
+SharedHiding hide_beside(double seconds, double fraction, double share, const Exchanges& exchanges,
+                         const HidingBudget& compute, double slowdown);
 
 /// Seconds of one pass of one micro-batch through one unit, by what they are spent on.
 struct PassTime {

@@ -80,6 +80,34 @@ TEST(Simulate, OneTaskPerUnitTakesAsLongAsOnePerExchangeWithoutOverlap) {
     EXPECT_NEAR(relative(c), relative(c, coarse), 1e-9);
 }
 
+TEST(Simulate, IsNearTheEstimateForZeroBubbleVAndDualPipe) {
+    for (const char* text :
+         {"tp8,sp,pp4,v2,dp2,mb1,sched=zb-v", "tp4,sp,pp8,v2,dp2,mb1,sched=zb-v",
+          "tp8,sp,pp4,v2,dp2,mb1,sched=dualpipe", "tp4,sp,pp8,v2,dp2,mb1,sched=dualpipe"}) {
+        EXPECT_NEAR(0.0, relative(equal_stages(text)), 0.015) << text;
+        EXPECT_NEAR(0.0, relative(llama_70b(text)), 0.015) << text;
+    }
+}
+
+TEST(Simulate, IsNearTheEstimateWhereGradientsAreReducedBesideExpertExchanges) {
+    // experts over eight nodes each, so that both kinds of traffic want the same cards
+    ModelSpec model = test::mixtral_8x7b();
+    for (BlockKind& kind : model.block_kinds) {
+        kind.ffn.experts = 64;
+        kind.ffn.expert_width /= 8;
+    }
+    for (const char* text : {"dp256,ep64,mb1,zero1", "pp2,dp128,ep64,mb1,zero1",
+                             "pp4,dp64,ep64,mb1,zero1", "pp4,dp64,ep64,mb1,zero0"}) {
+        for (const std::int64_t batch : {256, 1024}) {
+            const Case c =
+                make_case(test::scenario(model, test::dgx_h100(32), test::job(4096, batch),
+                                         test::megatron_core_stack()),
+                          text, true);
+            EXPECT_NEAR(0.0, relative(c), 0.04) << text << ", batch " << batch;
+        }
+    }
+}
+
 void expect_peaks_of_estimate(const Case& c, double tolerance, const std::string& text) {
     Workspace workspace;
     const Estimate e = c.evaluator.estimate(c.layout, workspace);

@@ -132,5 +132,42 @@ TEST(Hiding, ServesWhatAsksFirst) {
     EXPECT_EQ(budget.hide(0.75, 1.0, 0.0), (sim::Hiding{0.75, 0.0}));
 }
 
+TEST(HidingBesideExchanges, GoesOnWhileComputeWaitsForOtherLinks) {
+    const sim::HidingBudget compute(2.0);
+    const sim::Exchanges elsewhere{3.0, 0.0, 1.0};
+    const sim::SharedHiding all = hide_beside(4.0, 1.0, 1.0, elsewhere, compute, 0.1);
+    EXPECT_DOUBLE_EQ(4.0, all.hiding.hidden);
+    EXPECT_EQ(0.0, all.slowed);
+    // four fifths of the window, and so of the compute, have it beside them
+    EXPECT_DOUBLE_EQ(0.8 * 2.0 * 0.1, all.hiding.exposed);
+    const sim::SharedHiding part = hide_beside(9.0, 1.0, 1.0, elsewhere, compute, 0.0);
+    EXPECT_DOUBLE_EQ(5.0, part.hiding.hidden);
+    EXPECT_DOUBLE_EQ(4.0, part.hiding.exposed);
+}
+
+TEST(HidingBesideExchanges, GainsNothingOverALinkThatBothFill) {
+    const sim::HidingBudget none(0.0);
+    const sim::SharedHiding both = hide_beside(10.0, 1.0, 1.0, {0.0, 3.0, 1.0}, none, 0.0);
+    // each has half: what is hidden makes the exchanges as much longer
+    EXPECT_DOUBLE_EQ(3.0, both.hiding.hidden);
+    EXPECT_DOUBLE_EQ(3.0, both.slowed);
+}
+
+TEST(HidingBesideExchanges, FillsWhatALinkHasLeft) {
+    const sim::HidingBudget none(0.0);
+    // a quarter of the link: the exchanges have three quarters, and take a third longer
+    const sim::SharedHiding slow = hide_beside(10.0, 1.0, 0.25, {0.0, 3.0, 1.0}, none, 0.0);
+    EXPECT_DOUBLE_EQ(4.0, slow.hiding.hidden);
+    EXPECT_DOUBLE_EQ(1.0, slow.slowed);
+    // exchanges of short messages leave room enough
+    const sim::SharedHiding room = hide_beside(10.0, 1.0, 0.25, {0.0, 3.0, 0.7}, none, 0.0);
+    EXPECT_DOUBLE_EQ(3.0, room.hiding.hidden);
+    EXPECT_EQ(0.0, room.slowed);
+    // and others are left all they ask for where that is less than half
+    const sim::SharedHiding most = hide_beside(10.0, 1.0, 1.0, {0.0, 3.0, 0.4}, none, 0.0);
+    EXPECT_DOUBLE_EQ(0.6 * 3.0, most.hiding.hidden);
+    EXPECT_EQ(0.0, most.slowed);
+}
+
 } // namespace
 } // namespace shardplan::test

@@ -39,7 +39,7 @@ public:
         auto time = data_parallel_time(context_, layout_,
                                        data_parallel_moves(context_, layout_, parts(), shape),
                                        micro_batches, forward, backward);
-        hide_step(context_, forward, backward, time);
+        hide_step(context_, {}, forward, backward, {}, {}, time);
         return time;
     }
     [[nodiscard]] const sim::StepContext& context() const { return context_; }
