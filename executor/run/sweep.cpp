@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <utility>
 
 #include "executor/kernels/cpu_kernels.hpp"
@@ -192,12 +193,18 @@ Result<double> Sweep::time(const Entry& entry) {
     return seconds / static_cast<double>(entry.calls);
 }
 
-/// Every case once, small ones first, until its share of the budget is used up; what was not
-/// reached is left out.
+/// Every case once, small ones first, until its share of the budget is used up; from then on only
+/// the first of every kind that has none.
 Status Sweep::look() {
     const double until = first_look * std::chrono::duration<double>(options_.budget).count();
-    std::size_t seen = 0;
+    std::vector<Entry> seen;
+    std::set<std::string> kinds;
+    bool late = false;
     for (Entry& entry : entries_) {
+        if (late && kinds.count(entry.what.kind) > 0) {
+            ++left_out_;
+            continue;
+        }
         auto once = time(entry);
         if (!once) return once.error();
         std::vector<double> values = {*once, seconds_since(start_)};
@@ -205,11 +212,11 @@ Status Sweep::look() {
         entry.estimate = std::max(values[0], 1e-9);
         entry.calls = static_cast<std::int64_t>(
             std::clamp(std::ceil(least_sample() / entry.estimate), 1.0, most_calls));
-        ++seen;
-        if (values[1] > until) break;
+        late = values[1] > until;
+        kinds.insert(entry.what.kind);
+        seen.push_back(std::move(entry));
     }
-    left_out_ = static_cast<std::int64_t>(entries_.size() - seen);
-    entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(seen), entries_.end());
+    entries_ = std::move(seen);
     return sim::Done{};
 }
 

@@ -75,9 +75,10 @@ inline constexpr VerbHelp validate = {
     "  shardplan validate --measurement m.json --calibration mine.json\n"};
 
 inline constexpr VerbHelp calibrate = {
-    "calibrate", "fit constants: networks to your own timings, others to published runs",
+    "calibrate", "fit constants: a machine or a network to your own timings, others to runs",
     "  shardplan calibrate nccl-1-node.log nccl-4-nodes.log --cluster dgx-h100 -o mine.json\n"
     "  shardplan calibrate nccl.log --cluster topo.txt --device A100-SXM-80GB\n"
+    "  shardplan calibrate sweep-1.jsonl sweep-2.jsonl -o machine.json\n"
     "  shardplan calibrate --runs runs.jsonl\n"
     "  shardplan calibrate --runs runs.jsonl --exclude my-group -o constants.json\n"
     "  shardplan estimate -m llama-3-70b -c dgx-h100 -g 64 --layout tp8,sp,pp4,mb1,zero1 \\\n"

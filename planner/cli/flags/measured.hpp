@@ -93,7 +93,7 @@ inline void add_calibrate(CLI::App& app, Everything& all) {
         measured
             ->add_option("timings", all.calibrate.collectives,
                          "timings of collectives: logs of nccl-tests, or records, one JSON "
-                         "object per line")
+                         "object per line; or sweeps of a machine by the executor")
             ->type_name("FILE");
     CLI::Option* runs =
         measured->add_option("--runs", all.calibrate.runs, "run records, one JSON object per line")
