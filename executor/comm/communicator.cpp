@@ -84,7 +84,8 @@ CommCall Communicator::collective(std::string_view operation, ConstView data, in
 Status Communicator::set_choice(CollectiveChoice choice) {
     using sim::Algorithm;
     const auto is = [&](Algorithm a) { return choice.algorithm == a; };
-    if (is(Algorithm::nvls) || is(Algorithm::nvls_tree) || is(Algorithm::pat)) {
+    if (is(Algorithm::nvls) || is(Algorithm::nvls_tree) || is(Algorithm::pat) ||
+        is(Algorithm::collnet_chain) || is(Algorithm::collnet_direct)) {
         return refusal("choice of algorithm",
                        fmt::format("{} is not done over messages between CPUs",
                                    sim::name_of(*choice.algorithm)),

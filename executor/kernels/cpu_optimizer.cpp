@@ -9,6 +9,14 @@ namespace shardplan::exec {
 
 namespace {
 
+/// Exact, unlike Eigen's in single precision, so that shards of any length come to the same bits.
+template <class Scalar>
+void square_roots(const Scalar* x, Index count, Scalar* out) {
+    for (Index i = 0; i < count; ++i) {
+        out[i] = std::sqrt(x[i]);
+    }
+}
+
 /// Elements whose squares are summed in one go; the sums of such blocks are added in order, so that
 /// a norm does not depend on the number of threads.
 constexpr Index sum_block = 1 << 14;
@@ -49,6 +57,7 @@ void CpuKernels<Scalar>::adamw(const AdamWStep& s, Index count, Scalar factor,
     pool_->ranges(count, 64, 16 * count, [&](Index begin, Index end) {
         constexpr Index block = 1024;
         Eigen::Array<Scalar, Eigen::Dynamic, 1, 0, block, 1> g;
+        Eigen::Array<Scalar, Eigen::Dynamic, 1, 0, block, 1> root(block);
         for (Index at = begin; at < end; at += block) {
             const Index n = std::min(block, end - at);
             g = array(gradient + at, n) * factor;
@@ -57,7 +66,8 @@ void CpuKernels<Scalar>::adamw(const AdamWStep& s, Index count, Scalar factor,
             auto v = array(second + at, n);
             m = b1 * m + (Scalar(1) - b1) * g;
             v = b2 * v + (Scalar(1) - b2) * g.square();
-            p = p * keep - rate * m / (v.sqrt() / correction2 + epsilon);
+            square_roots(second + at, n, root.data());
+            p = p * keep - rate * m / (root.head(n) / correction2 + epsilon);
         }
     });
 }

@@ -125,7 +125,7 @@ sim::Calibration calibration_of(const std::vector<SweepFit>& fits, std::string t
         out.machine = fingerprint(fits.front().machine);
         out.date = fits.front().machine.date;
     }
-    out.id = "sweep of " + out.machine;
+    out.id = "sweep";
     out.tool = std::move(tool);
     out.input = std::move(input);
     return out;

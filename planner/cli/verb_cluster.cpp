@@ -241,6 +241,42 @@ void print_torus(const Console& console, const sim::Fabric& fabric) {
     table.print(console.out, console.color, 2);
 }
 
+void print_levels(const Console& console, const std::vector<sim::FabricLevel>& levels) {
+    const bool counted = std::any_of(levels.begin(), levels.end(),
+                                     [](const auto& level) { return level.switches > 0; });
+    std::vector<Table::Column> columns = {{"level", Align::left},
+                                          {"nodes", Align::right},
+                                          {"oversubscription", Align::right},
+                                          {"latency", Align::right}};
+    if (counted) {
+        columns.push_back({"switches", Align::right});
+    }
+    Table table(std::move(columns));
+    for (const sim::FabricLevel& level : levels) {
+        table.add({level.name,
+                   level.nodes_per_group > 0 ? std::to_string(level.nodes_per_group) : "all",
+                   fmt::format("{:.3g} : 1", level.oversubscription),
+                   level.latency.value() > 0.0 ? sim::to_text(level.latency) : "",
+                   level.switches > 0 ? std::to_string(level.switches) : ""});
+    }
+    if (!table.empty()) {
+        table.print(console.out, console.color, 2);
+    }
+}
+
+void print_fabric(const Console& console, const sim::Fabric& fabric) {
+    if (fabric.kind == sim::FabricKind::none) {
+        return;
+    }
+    print_heading(
+        console.out,
+        fmt::format("Fabric: {}{}{}", name_of(fabric.kind), fabric.rails ? ", by rails" : "",
+                    fabric.in_network_reduction ? ", its switches reduce" : ""),
+        console.color);
+    print_levels(console, fabric.levels);
+    print_torus(console, fabric);
+}
+
 void print_text(const Console& console, const sim::Cluster& cluster,
                 const std::vector<KnownGroup>& groups,
                 const std::vector<sim::Assumption>& assumptions) {
@@ -252,26 +288,7 @@ void print_text(const Console& console, const sim::Cluster& cluster,
     for (const KnownGroup& group : groups) {
         print_group(console, group);
     }
-    if (cluster.fabric.kind != sim::FabricKind::none) {
-        print_heading(console.out,
-                      fmt::format("Fabric: {}{}", name_of(cluster.fabric.kind),
-                                  cluster.fabric.rails ? ", by rails" : ""),
-                      console.color);
-        Table table({{"level", Align::left},
-                     {"nodes", Align::right},
-                     {"oversubscription", Align::right},
-                     {"latency", Align::right}});
-        for (const sim::FabricLevel& level : cluster.fabric.levels) {
-            table.add({level.name,
-                       level.nodes_per_group > 0 ? std::to_string(level.nodes_per_group) : "all",
-                       fmt::format("{:.3g} : 1", level.oversubscription),
-                       level.latency.value() > 0.0 ? sim::to_text(level.latency) : ""});
-        }
-        if (!table.empty()) {
-            table.print(console.out, console.color, 2);
-        }
-        print_torus(console, cluster.fabric);
-    }
+    print_fabric(console, cluster.fabric);
     print_assumptions(console.out, assumptions, console.color);
 }
 

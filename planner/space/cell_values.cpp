@@ -1,6 +1,7 @@
 #include "planner/space/cell_values.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "planner/space/rank_orders.hpp"
@@ -35,8 +36,11 @@ std::vector<Space::Sharding> Space::shardings_of(const Cell& cell) const {
     }
     std::vector<std::uint32_t> groups = {0};
     if (can.hybrid_shard && !scenario_.cluster.node_groups.empty()) {
-        const sim::NodeTemplate& node = scenario_.cluster.node_groups.front().node;
-        const std::int64_t near = std::max(node.devices, node.scaleup.domain_devices);
+        // Where node groups differ, the smallest nodes decide what stays inside one.
+        std::int64_t near = std::numeric_limits<std::int64_t>::max();
+        for (const sim::NodeGroup& group : scenario_.cluster.node_groups) {
+            near = std::min(near, std::max(group.node.devices, group.node.scaleup.domain_devices));
+        }
         for (const std::int64_t group : divisors_of(std::max<std::int64_t>(1, near))) {
             if (group > 1 && group < copies && copies % group == 0 &&
                 near % (group * cell.tp) == 0) {

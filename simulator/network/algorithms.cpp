@@ -89,21 +89,102 @@ void add_trees(const GroupPath& path, Lines& lines) {
 
 // --- reduction in the switch -------------------------------------------------------------------
 
-/// Every rank sends its buffer to the switch and takes the sum from it. NCCL gives each rank a
-/// channel of its own of at most a sixth of the links, so few ranks do not fill them.
-/// Source: NCCL src/graph/search.cc, speed table of compute capability 9.0.
-constexpr double channels_to_fill = 6.0;
+/// Bandwidth of a reduction in the switch over g ranks, against the one over eight that its share
+/// was measured on. Every rank sends its buffer to the switch and takes the sum from it, and one
+/// g-th of it passes once more, to the rank that began with it: S (1 + 1/g). Larger domains add a
+/// stage of switches, which takes what they gain.
+double in_switch_gain(std::int64_t g) {
+    constexpr double measured_on = 8.0;
+    const auto n = static_cast<double>(g);
+    return std::min(1.0, (1.0 + 1.0 / measured_on) / (1.0 + 1.0 / n));
+}
+
+/// Whether NCCL may take a reduction in the switch instead of a ring. Its estimate gives each
+/// rank a channel of at most a sixth of the links, which is too little for few ranks, whatever they
+/// would reach. Source: NCCL src/graph/search.cc and tuning.cc (speed table of compute
+/// capability 9.0).
+bool prefers_switch(const GroupPath& path, const Lane& lane, std::int64_t g, const Lines& lines) {
+    constexpr std::int64_t channels_to_fill = 6;
+    if (g >= channels_to_fill || !lines.allows(Algorithm::ring)) return true;
+    const double estimate =
+        lane.rate * static_cast<double>(g) / static_cast<double>(channels_to_fill);
+    const auto n = static_cast<double>(path.ranks);
+    const double ring = ring_of(path, Protocol::simple).rate * n / (2.0 * (n - 1.0));
+    constexpr double rounding = 1e-9; // five of eight ranks are even where the shares are round
+    return estimate >= ring * (1.0 - rounding);
+}
+
+/// Whether the switches of every tier between nodes add up what passes.
+bool reduces_in_network(const GroupPath& path) {
+    const std::size_t first = scaleup_ranks(path) > 1 ? 1 : 0;
+    return first < path.levels.size() &&
+           std::all_of(path.levels.begin() + static_cast<std::ptrdiff_t>(first), path.levels.end(),
+                       [](const PathLevel& level) {
+                           return level.in_network.share > 0.0 && !is_torus(level.torus);
+                       });
+}
+
+/// The way of every byte into the network and back, once each; `g` ranks of a node share its cards.
+struct Trunk {
+    double rate = 0.0;
+    double step = 0.0;
+    double lost = 0.0; ///< seconds at the half size
+    double ramp = 1.0;
+};
+Trunk trunk_of(const GroupPath& path, std::int64_t g) {
+    // sums leave a leaf once, however many nodes there are below: the cards decide
+    const PathLevel& cards = path.levels[g > 1 ? 1 : 0];
+    const Lane lane = over(cards, cards.in_network);
+    const double rate = lane.rate * static_cast<double>(g);
+    return {rate, lane.step, lane.half / lane.rate, cards.ramp};
+}
+
+/// Reduction in the network below a chain, or below ranks that each serve a card. NCCL counts half
+/// the bandwidth of the rings inside a node for both.
+/// Source: NCCL src/graph/tuning.cc, CollNetChain and CollNetDirect.
+void add_collnet(const GroupPath& path, Lines& lines) {
+    constexpr double direct_us_per_rank = 0.4;
+    if (!reduces_in_network(path) || !lines.allows(Protocol::simple)) return;
+    const std::int64_t g = scaleup_ranks(path);
+    const Trunk trunk = trunk_of(path, g);
+    double rate = trunk.rate;
+    double lost = trunk.lost;
+    double inner_step = 0.0;
+    if (g > 1) {
+        const Lane lane = plain(path.levels.front());
+        rate = std::min(rate, lane.rate / 2.0);
+        lost += rounds(g) * lane.half / lane.rate;
+        inner_step = lane.step;
+    }
+    const auto others = static_cast<double>(g - 1);
+    if (lines.allows(Algorithm::collnet_chain)) {
+        lines.add(Algorithm::collnet_chain, Protocol::simple,
+                  2.0 * others * inner_step + trunk.step, 1.0 / rate, rate * lost, trunk.ramp);
+    }
+    if (lines.allows(Algorithm::collnet_direct)) {
+        const double inside = inner_step + direct_us_per_rank * 1e-6 * others;
+        lines.add(Algorithm::collnet_direct, Protocol::simple, 2.0 * inside + trunk.step,
+                  1.0 / rate, rate * lost, trunk.ramp);
+    }
+}
 
 void add_in_switch(const GroupPath& path, Lines& lines) {
     const PathLevel& inner = path.levels.front();
     const std::int64_t g = scaleup_ranks(path);
     if (g < 2 || inner.in_switch.share <= 0.0 || !lines.allows(Protocol::simple)) return;
     const Lane lane = over(inner, inner.in_switch);
-    const double rate = lane.rate * std::min(1.0, static_cast<double>(g) / channels_to_fill);
+    if (!prefers_switch(path, lane, g, lines)) return;
+    const double rate = lane.rate * in_switch_gain(g);
     if (path.levels.size() == 1) {
         if (!lines.allows(Algorithm::nvls)) return;
         lines.add(Algorithm::nvls, Protocol::simple, lane.step, 1.0 / rate, lane.half, inner.ramp);
         return;
+    }
+    if (lines.allows(Algorithm::nvls) && reduces_in_network(path)) {
+        const Trunk trunk = trunk_of(path, g);
+        const double slowest = std::min(rate, trunk.rate);
+        lines.add(Algorithm::nvls, Protocol::simple, lane.step + trunk.step, 1.0 / slowest,
+                  slowest * (lane.half / lane.rate + trunk.lost), trunk.ramp);
     }
     if (!lines.allows(Algorithm::nvls_tree)) return;
     // Of two nodes each is the root of one tree, and the switch adds what both have: once is
@@ -200,6 +281,7 @@ void add_exchange(const GroupPath& path, Collective op, Lines& lines) {
     if (reduces_and_gathers) {
         if (lines.allows(Algorithm::tree)) add_trees(path, lines);
         add_in_switch(path, lines);
+        add_collnet(path, lines);
         if (lines.allows(Algorithm::parameter_server)) add_parameter_server(path, lines);
     } else if (lines.allows(Algorithm::pat)) {
         add_pat(path, lines);

@@ -45,6 +45,15 @@ Bandwidth planned(const LinkBandwidth& link, const FabricProfile* profile) {
 
 namespace {
 
+/// A way of moving data as a share of what a ring with plain stores reaches.
+void set_transport(const FabricProfile& profile, const std::optional<TransportProfile>& from,
+                   Transport& to) {
+    const double whole = profile.bandwidth_efficiency.value;
+    if (!from || whole <= 0.0) return;
+    to = {from->bandwidth_efficiency.value / whole, Seconds(from->step_latency.value),
+          Bytes(from->half_size.value)};
+}
+
 void set_profile(const FabricProfile* profile, const LinkBandwidth& link, PathLevel& level) {
     if (profile == nullptr) return;
     level.spread = spread_of(*profile, link.measured.has_value());
@@ -53,16 +62,10 @@ void set_profile(const FabricProfile* profile, const LinkBandwidth& link, PathLe
     level.half_size = Bytes(profile->half_size.value);
     level.ramp = profile->ramp.source.empty() ? 1.0 : profile->ramp.value;
     if (profile->floor_latency) level.floor_latency = Seconds(profile->floor_latency->value);
-    const double whole = profile->bandwidth_efficiency.value;
-    const auto set = [whole](const std::optional<TransportProfile>& from, Transport& to) {
-        if (!from || whole <= 0.0) return;
-        to = {from->bandwidth_efficiency.value / whole, Seconds(from->step_latency.value),
-              Bytes(from->half_size.value)};
-    };
-    set(profile->low_latency, level.low_latency);
-    set(profile->low_latency_128, level.low_latency_128);
-    set(profile->tree, level.tree);
-    set(profile->in_switch, level.in_switch);
+    set_transport(*profile, profile->low_latency, level.low_latency);
+    set_transport(*profile, profile->low_latency_128, level.low_latency_128);
+    set_transport(*profile, profile->tree, level.tree);
+    set_transport(*profile, profile->in_switch, level.in_switch);
     if (profile->buffers) {
         const BufferProfile& b = *profile->buffers;
         level.buffers = {b.channels ? b.channels->value : 0.0,
@@ -206,6 +209,9 @@ PathLevel nic_level(const Scenario& scenario, std::size_t group) {
         if (profile != nullptr && profile->staged_latency) {
             level.step_latency += Seconds(profile->staged_latency->value);
         }
+    }
+    if (scenario.cluster.fabric.in_network_reduction && profile != nullptr) {
+        set_transport(*profile, profile->in_network, level.in_network);
     }
     level.per_rank = card * cards / devices;
     // a device with several cards of its own spreads one message over them

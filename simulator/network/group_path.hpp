@@ -66,6 +66,7 @@ struct PathLevel {
     /// that would close the ring is free.
     double chain_gain = 1.0;
     Transport low_latency, low_latency_128, tree, in_switch;
+    Transport in_network; ///< reduction in the switches of a network; a step is all of them
     Buffers buffers;
     TorusLine torus;
 

@@ -185,6 +185,10 @@ void describe(FieldVisitor& v, Fabric& x) {
         {"levels", "levels", "Levels of the switch tree, from the leaf up; empty: one flat level."},
         x.levels);
     field(v,
+          {"in_network_reduction", "reduction in the network",
+           "The switches add up what all-reduces send through them (SHARP)."},
+          x.in_network_reduction);
+    field(v,
           {"torus", "dimensions of the torus",
            "Nodes joined by links without switches, the dimension of neighbouring nodes first; "
            "together they hold all nodes. Empty: a tree of switches."},

@@ -146,6 +146,8 @@ struct Fabric {
     FabricKind kind = FabricKind::none;
     bool rails = false; ///< NIC i of every node hangs on leaf i
     std::vector<FabricLevel> levels;
+    /// The switches add up what all-reduces send through them (SHARP).
+    bool in_network_reduction = false;
     /// Node n has coordinate n % nodes of the first dimension, n / nodes goes on with the next one.
     std::vector<TorusDimension> torus = {};
 

@@ -346,6 +346,24 @@ Status check_torus(const Cluster& cluster, const std::string& where) {
     return Done{};
 }
 
+/// Only switches add anything up, and only of one kind of network it is known what it takes.
+Status check_reduction(const Fabric& fabric, const std::string& where) {
+    if (!fabric.in_network_reduction) {
+        return Done{};
+    }
+    const std::string here = where + "/fabric/in_network_reduction";
+    if (!fabric.torus.empty()) {
+        return problem(here, "a torus has no switches that could reduce", "leave it out");
+    }
+    if (fabric.kind != FabricKind::infiniband) {
+        return problem(
+            here,
+            "switches of \"" + std::string(name_of(fabric.kind)) + "\" are not known to reduce",
+            "leave it out; \"infiniband\" has it");
+    }
+    return Done{};
+}
+
 Status check_levels(const Fabric& fabric, const std::string& where) {
     std::int64_t below = 1;
     for (std::size_t i = 0; i < fabric.levels.size(); ++i) {
@@ -426,6 +444,9 @@ Status check_cluster(const Cluster& cluster, std::string_view source) {
         return status;
     }
     if (Status status = check_torus(cluster, where); !status) {
+        return status;
+    }
+    if (Status status = check_reduction(cluster.fabric, where); !status) {
         return status;
     }
     std::set<std::string> names;

@@ -29,7 +29,8 @@ std::uint32_t choices_of(CommLibrary library) {
         return bit(Algorithm::ring) | bit(Algorithm::tree) | bit(Algorithm::halving_doubling);
     }
     return bit(Algorithm::ring) | bit(Algorithm::tree) | bit(Algorithm::nvls) |
-           bit(Algorithm::nvls_tree) | bit(Algorithm::pat);
+           bit(Algorithm::nvls_tree) | bit(Algorithm::pat) | bit(Algorithm::collnet_chain) |
+           bit(Algorithm::collnet_direct);
 }
 
 /// Lower case without separators: "NVLSTree", "nvls_tree" and "nvls-tree" are one name.

@@ -10,8 +10,8 @@
 
 namespace shardplan::sim {
 
-/// Ways to do a collective. The first five are NCCL's; the others are those of other libraries, or
-/// of frameworks that build a collective from several calls.
+/// Ways to do a collective. The first five and the last two are NCCL's; the others are those of
+/// other libraries, or of frameworks that build a collective from several calls.
 enum class Algorithm : std::uint8_t {
     ring,
     tree, ///< double binary tree; on CPUs binomial
@@ -21,19 +21,23 @@ enum class Algorithm : std::uint8_t {
     hierarchical,
     torus_2d,
     halving_doubling,
-    parameter_server
+    parameter_server,
+    collnet_chain, ///< reduction inside the network between nodes, a chain inside a node
+    collnet_direct ///< the same, every rank sending its part to the one at its card
 };
 template <>
 struct EnumNames<Algorithm> {
-    static constexpr std::array<std::string_view, 9> names = {"ring",
-                                                              "tree",
-                                                              "nvls",
-                                                              "nvls_tree",
-                                                              "pat",
-                                                              "hierarchical",
-                                                              "torus_2d",
-                                                              "halving_doubling",
-                                                              "parameter_server"};
+    static constexpr std::array<std::string_view, 11> names = {"ring",
+                                                               "tree",
+                                                               "nvls",
+                                                               "nvls_tree",
+                                                               "pat",
+                                                               "hierarchical",
+                                                               "torus_2d",
+                                                               "halving_doubling",
+                                                               "parameter_server",
+                                                               "collnet_chain",
+                                                               "collnet_direct"};
 };
 
 /// NCCL's wire protocols: stores that carry a flag (half the bandwidth), lines of 128 bytes that

@@ -69,6 +69,10 @@ void describe(FieldVisitor& v, FabricProfile& x) {
     field(v, {"tree", "tree", "A double binary tree from node to node, Simple protocol."}, x.tree);
     field(v, {"in_switch", "in-switch reduction", "All-reduce inside the switch (NVLS)."},
           x.in_switch);
+    field(v,
+          {"in_network", "reduction in the network",
+           "All-reduce in the switches between nodes (SHARP); step: all of them."},
+          x.in_network);
     field(
         v,
         {"relay_efficiency", "relay efficiency",

@@ -49,6 +49,8 @@ struct FabricProfile {
     std::optional<TransportProfile> low_latency_128; ///< NCCL's LL128 protocol
     std::optional<TransportProfile> tree;            ///< from node to node, Simple protocol
     std::optional<TransportProfile> in_switch;       ///< reduction inside the switch (NVLS)
+    /// Reduction in the switches between nodes (SHARP), for clusters that have it.
+    std::optional<TransportProfile> in_network;
     /// Of the rate of a link a message keeps that a device passes on for two others (mesh without
     /// a link between them).
     std::optional<Constant> relay_efficiency;

@@ -17,14 +17,14 @@ except ImportError:
     print("python3-jsonschema is missing (Debian, Ubuntu: sudo apt-get install python3-jsonschema)")
     sys.exit(1)
 
-# Kind -> folder of its files.
+# Kind -> folders of its files.
 FOLDERS = {
-    "device": "topologies/devices",
-    "cluster": "topologies/clusters",
-    "stack": "topologies/stacks",
-    "fabric": "topologies/fabrics",
-    "operations": "topologies/operations",
-    "job": "samples/jobs",
+    "device": ["topologies/devices"],
+    "cluster": ["topologies/clusters", "samples/clusters"],
+    "stack": ["topologies/stacks"],
+    "fabric": ["topologies/fabrics"],
+    "operations": ["topologies/operations"],
+    "job": ["samples/jobs"],
 }
 # Model files of ours lie among configurations of other makers; ours have this key.
 MODEL_FOLDER, MODEL_KEY = "samples/models", "parts"
@@ -76,9 +76,10 @@ def refusals(kind, validator, document):
 
 def documents(root):
     """Yields (kind, name, JSON) of every file of ours."""
-    for kind, folder in FOLDERS.items():
-        for path in sorted((root / folder).glob("*.json")):
-            yield kind, path.relative_to(root).as_posix(), load(path)
+    for kind, folders in FOLDERS.items():
+        for folder in folders:
+            for path in sorted((root / folder).glob("*.json")):
+                yield kind, path.relative_to(root).as_posix(), load(path)
     for path in sorted((root / MODEL_FOLDER).rglob("*.json")):
         document = load(path)
         if MODEL_KEY in document:

@@ -121,11 +121,38 @@ TEST(Trainer, AnErrorOfOneRankIsOneOfAllRanks) {
     }
 }
 
-TEST(Trainer, ABatchThatDoesNotSplitIsRefused) {
-    const TinyRun run{deeper(tiny_gpt2()), "dp2,mb3"};
-    const TinyOutcome out = train(run);
-    ASSERT_FALSE(out.status);
-    EXPECT_EQ(out.status.error().where, "global_batch");
+TEST(Trainer, WhatCannotBeTrainedIsRefusedByFieldOnAllRanks) {
+    const struct {
+        const char* layout;
+        const char* field;
+    } cases[] = {
+        {"dp2,mb3", "global_batch"},
+        {"dp1,mb1,v2", "layout/pp"},
+        {"pp2,dp1,mb1,sched=zb-v", "layout/sched"},
+        {"pp3,v2,dp1,mb1,sched=dualpipe", "layout/sched"},
+        {"pp2,dp1,mb1,stages=1-2", "layout/stages"},
+        {"pp2,v3,dp1,mb1", "layout/pp"},
+        {"dp4,mb1,zero3:3", "layout/zero"},
+        {"dp1,mb1,off=act:1.0:host", "layout/off"},
+        {"tp3,dp1,mb1", "layout"},
+        {"cp3:a2a,dp1,mb1", "layout"},
+        {"cp3,dp1,mb1", "options/sequence"},
+    };
+    for (const auto& c : cases) {
+        const exec::TrainingPlan plan = training_plan({deeper(tiny_gpt2()), c.layout});
+        const auto ranks = static_cast<int>(sim::rank_count(plan.layout));
+        const auto out = exec::run_ranks(ranks, [&](exec::Communicator& world) -> sim::Status {
+            auto trainer =
+                exec::Trainer::make(world, plan, exec::TokenSource::synthetic(700, 50, 5));
+            if (!trainer) return std::move(trainer).error();
+            return sim::Done{};
+        });
+        for (const sim::Status& rank : out.ranks) {
+            ASSERT_FALSE(rank) << c.layout;
+            EXPECT_EQ(rank.error().where, c.field) << sim::to_text(rank.error());
+            EXPECT_FALSE(rank.error().hint.empty());
+        }
+    }
 }
 
 } // namespace

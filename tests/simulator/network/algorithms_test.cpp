@@ -51,10 +51,47 @@ TEST(Algorithms, ReductionInTheSwitchSendsEveryByteOnce) {
     const GroupPath p = path({level});
     EXPECT_DOUBLE_EQ(all_reduce(p, 3e9), 10e-6 + 3e9 / 300e9);
     EXPECT_EQ(chosen_line(p, Collective::all_reduce, Bytes(3e9)).algorithm, Algorithm::nvls);
-    // four ranks fill four of six channels: the ring wins
+    // four ranks would not fill the links by NCCL's estimate: it takes the ring
     level.members = 4;
     EXPECT_EQ(chosen_line(path({level}), Collective::all_reduce, Bytes(3e9)).algorithm,
               Algorithm::ring);
+    level.members = 6;
+    EXPECT_EQ(chosen_line(path({level}), Collective::all_reduce, Bytes(3e9)).algorithm,
+              Algorithm::nvls);
+}
+
+TEST(Algorithms, FewRanksSendMoreThroughTheSwitchThanMany) {
+    PathLevel level = switches(5, 400e9);
+    level.in_switch = {0.75, Seconds(0), Bytes(0)};
+    const std::uint32_t nvls = only(Algorithm::nvls);
+    // (1 + 1/5) against (1 + 1/8) of the bytes
+    EXPECT_DOUBLE_EQ(all_reduce(path({level}, nvls), 3e9), 3e9 / 300e9 * 1.2 / 1.125);
+    // what a larger domain saves its further stage of switches takes
+    level.members = 64;
+    EXPECT_DOUBLE_EQ(all_reduce(path({level}, nvls), 3e9), 3e9 / 300e9);
+}
+
+TEST(Algorithms, ReductionInTheNetworkPassesTheCardsOnce) {
+    PathLevel inner = switches(8, 400e9, 1e-6);
+    inner.in_switch = {0.75, Seconds(10e-6), Bytes(0)};
+    PathLevel outer = network(16, 50e9);
+    const std::uint32_t nvls = only(Algorithm::nvls);
+    // without it NVLS stays inside a node, and the ring does it
+    EXPECT_EQ(chosen_line(path({inner, outer}, nvls), Collective::all_reduce, Bytes(3e9)).algorithm,
+              Algorithm::ring);
+    outer.in_network = {1.0, Seconds(18e-6), Bytes(0)};
+    // the switches inside a node give 300 GB/s, eight cards 400
+    EXPECT_DOUBLE_EQ(all_reduce(path({inner, outer}, nvls), 3e9), 28e-6 + 3e9 / 300e9);
+    outer.per_rank = Bandwidth(25e9);
+    EXPECT_DOUBLE_EQ(all_reduce(path({inner, outer}, nvls), 3e9), 28e-6 + 3e9 / 200e9);
+    // without switches that reduce inside: a chain there, half the bandwidth of its ring
+    inner.in_switch = {};
+    const GroupPath chain = path({inner, outer}, only(Algorithm::collnet_chain));
+    EXPECT_DOUBLE_EQ(all_reduce(chain, 3e9), 2 * 7 * 1e-6 + 18e-6 + 3e9 / 200e9);
+    const GroupPath direct = path({inner, outer}, only(Algorithm::collnet_direct));
+    EXPECT_DOUBLE_EQ(all_reduce(direct, 3e9), 2 * (1e-6 + 7 * 0.4e-6) + 18e-6 + 3e9 / 200e9);
+    // gathers are not reduced
+    EXPECT_EQ(chosen_line(direct, Collective::all_gather, Bytes(3e9)).algorithm, Algorithm::ring);
 }
 
 TEST(Algorithms, ATreeOverSwitchesPassesTheCardsTwiceBeyondTwoNodes) {

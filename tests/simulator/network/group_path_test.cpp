@@ -166,6 +166,24 @@ TEST(GroupPath, OfAStagedCardTakesLongerForEveryStep) {
     EXPECT_DOUBLE_EQ(step(), direct + 5e-6);
 }
 
+TEST(GroupPath, ReducesInTheNetworkWhereTheClusterSaysSo) {
+    sim::Scenario s = on(dgx_h100(64));
+    sim::FabricProfile& network = s.fabrics.back();
+    network.in_network = sim::TransportProfile{network.bandwidth_efficiency, network.step_latency,
+                                               network.half_size};
+    const auto shares = [&] {
+        std::vector<double> out;
+        for (const sim::PathLevel& level : path_of(s, layout(1, 1, 512), Group::dp).levels) {
+            out.push_back(level.in_network.share);
+        }
+        return out;
+    };
+    EXPECT_EQ(shares(), (std::vector<double>{0.0, 0.0, 0.0}));
+    s.cluster.fabric.in_network_reduction = true;
+    // inside the node there are other switches; leaf and spine both add up
+    EXPECT_EQ(shares(), (std::vector<double>{0.0, 1.0, 1.0}));
+}
+
 TEST(GroupPath, TakesTheSlowerEndTierByTierWhereNodeGroupsDiffer) {
     // fast links and slow cards beside slow links and fast cards
     sim::Cluster cluster = dgx_h100(2);

@@ -194,6 +194,17 @@ TEST(ClusterCheck, RefusesATorusOfNodesThatDoNotMatch) {
     EXPECT_EQ(where_of(check_cluster(cluster, "f")), "f: /node_groups/1/node/nics/count");
 }
 
+TEST(ClusterCheck, RefusesReductionWhereNoSwitchDoesIt) {
+    Cluster cluster = pair_of_nodes();
+    cluster.fabric.in_network_reduction = true;
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "fine");
+    cluster.fabric.kind = FabricKind::roce;
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "f: /fabric/in_network_reduction");
+    cluster = with_torus();
+    cluster.fabric.in_network_reduction = true;
+    EXPECT_EQ(where_of(check_cluster(cluster, "f")), "f: /fabric/in_network_reduction");
+}
+
 TEST(ClusterCheck, RefusesStagedCardsThatAreNotThere) {
     Cluster cluster = pair_of_nodes();
     Nics& nics = cluster.node_groups[0].node.nics;

@@ -16,7 +16,15 @@ TEST(CommPolicy, AnExclusionLeavesTheOthersOfNccl) {
     const auto policy = policy_of("^NVLS,NVLSTree", "", "NCCL_ALGO");
     ASSERT_TRUE(policy);
     EXPECT_EQ(policy->algorithms,
-              (std::vector<Algorithm>{Algorithm::ring, Algorithm::tree, Algorithm::pat}));
+              (std::vector<Algorithm>{Algorithm::ring, Algorithm::tree, Algorithm::pat,
+                                      Algorithm::collnet_chain, Algorithm::collnet_direct}));
+}
+
+TEST(CommPolicy, KnowsReductionInTheNetworkByNcclsNames) {
+    const auto policy = policy_of("CollNetDirect,CollnetChain", "", "NCCL_ALGO");
+    ASSERT_TRUE(policy) << to_text(policy.error());
+    EXPECT_EQ(policy->algorithms,
+              (std::vector<Algorithm>{Algorithm::collnet_direct, Algorithm::collnet_chain}));
 }
 
 TEST(CommPolicy, RefusesWordsThatNameNothing) {
