@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -101,6 +102,13 @@ Result<sim::NoiseProbe> probe_noise(Communicator& ranks, double seconds) {
         }
     }
     return out;
+}
+
+long allowed_processors() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    return CPU_COUNT(&set);
 }
 
 std::int64_t peak_resident_bytes() {

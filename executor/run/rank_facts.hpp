@@ -25,6 +25,9 @@ Result<ClockOffset> clock_against_first(Communicator& ranks, const std::vector<s
 /// them saw. Takes about `seconds`. Every rank calls it.
 Result<sim::NoiseProbe> probe_noise(Communicator& ranks, double seconds);
 
+/// Processors this process may use.
+long allowed_processors();
+
 /// Largest resident memory of this process so far, bytes.
 std::int64_t peak_resident_bytes();
 

@@ -10,6 +10,7 @@
 #include "executor/checkpoint/checkpoint.hpp"
 #include "executor/comm/agree.hpp"
 #include "executor/run/rank_facts.hpp"
+#include "executor/run/run_records.hpp"
 #include "executor/run/step_recorder.hpp"
 #include "simulator/io/json.hpp"
 #include "simulator/spec/placement.hpp"
@@ -36,14 +37,6 @@ namespace {
 /// Longer timelines make files that nobody opens.
 constexpr std::size_t most_spans = 200'000;
 
-/// What every rank tells all others after a step.
-struct StepFacts {
-    double stop = 0.0;
-    double seconds = 0.0;
-    double communication = 0.0;
-    double held = 0.0; ///< bytes
-    double peak = 0.0; ///< bytes
-};
 constexpr std::size_t fact_count = 5;
 
 std::string today() {
@@ -89,9 +82,12 @@ private:
     Status step(Trainer& trainer, RunEnd& end);
     /// After step `at`.
     Status save(Trainer& trainer, Index at);
-    void say_start();
-    void say_step(const TrainStep& step, const std::vector<StepFacts>& all);
-    void say_end(const RunEnd& end);
+    /// On rank 0.
+    void say(const std::string& record) const {
+        if (ranks_.rank() == 0) out_(record);
+    }
+    /// A measurement that holds the steps alone.
+    [[nodiscard]] sim::Measurement measured_steps() const;
     [[nodiscard]] RankReport report(Trainer& trainer) const;
     Result<std::optional<sim::Measurement>> measure(Trainer& trainer);
 
@@ -141,97 +137,11 @@ Result<std::vector<StepFacts>> Run::exchange(const StepFacts& own) {
     return out;
 }
 
-double largest(const std::vector<StepFacts>& all, double StepFacts::*fact) {
-    double out = 0.0;
-    for (const StepFacts& one : all) {
-        out = std::max(out, one.*fact);
-    }
-    return out;
-}
-
-void Run::say_start() {
-    if (ranks_.rank() != 0) return;
-    sim::JsonWriter json(sim::Indent::compact);
-    json.begin_object()
-        .member("event", "start")
-        .member("program", names_.program)
-        .member("backend", names_.backend)
-        .member("ranks", ranks_.size())
-        .begin_array("hosts");
-    for (const std::string& host : std::set<std::string>(hosts_.begin(), hosts_.end())) {
-        json.value(host);
-    }
-    json.end_array()
-        .member("threads_per_rank", plan_.threads)
-        .member("plan", names_.plan)
-        .member("plan_hash", names_.plan_hash)
-        .member("model", names_.model)
-        .member("parameters", names_.parameters)
-        .member("layout", names_.layout)
-        .member("sequence", plan_.sequence)
-        .member("global_batch", plan_.global_batch)
-        .member("steps", control_.steps)
-        .member("begins_after_step", begins_after_)
-        .member("date", date_)
-        .begin_object("versions");
-    for (const auto& [what, version] : names_.versions) {
-        json.member(what, version);
-    }
-    json.end_object().end_object();
-    out_(json.str());
-}
-
-void Run::say_step(const TrainStep& step, const std::vector<StepFacts>& all) {
-    if (ranks_.rank() != 0) return;
-    const double seconds = largest(all, &StepFacts::seconds);
-    double communication = 0.0;
-    for (const StepFacts& one : all) {
-        communication += one.communication / static_cast<double>(all.size());
-    }
-    sim::JsonWriter json(sim::Indent::compact);
-    json.begin_object()
-        .member("event", "step")
-        .member("step", step.step)
-        .member("loss", step.loss)
-        .member("seconds", seconds)
-        .member("tokens", step.tokens)
-        .member("tokens_per_second",
-                seconds > 0.0 ? static_cast<double>(step.tokens) / seconds : 0.0)
-        .member("gradient_norm", step.gradient_norm)
-        .member("rate", step.rate)
-        .member("communication_share", communication)
-        .member("memory_bytes", largest(all, &StepFacts::held))
-        .member("peak_memory_bytes", largest(all, &StepFacts::peak));
-    if (step.balance != 0.0) json.member("balance", step.balance);
-    json.end_object();
-    out_(json.str());
-}
-
-void Run::say_end(const RunEnd& end) {
-    if (ranks_.rank() != 0) return;
+sim::Measurement Run::measured_steps() const {
     sim::Measurement m;
     m.steps = steps_;
     m.settling = steps_.size() > 1 ? 1 : 0;
-    const auto median = sim::median_step(m);
-    sim::JsonWriter json(sim::Indent::compact);
-    json.begin_object()
-        .member("event", "end")
-        .member("reason", end.stopped ? "stopped" : "done")
-        .member("steps", end.steps)
-        .member("step", end.step);
-    if (median) {
-        const sim::MeasuredStep& step = m.steps[*median];
-        json.member("median_step_seconds", step.seconds.value())
-            .member("tokens_per_second",
-                    step.seconds.value() > 0.0
-                        ? static_cast<double>(step.tokens) / step.seconds.value()
-                        : 0.0);
-    }
-    if (!steps_.empty()) {
-        json.member("first_loss", steps_.front().loss).member("last_loss", steps_.back().loss);
-    }
-    json.end_object();
-    out_(json.str());
+    return m;
 }
 
 RankReport Run::report(Trainer& trainer) const {
@@ -266,9 +176,7 @@ RankReport Run::report(Trainer& trainer) const {
 }
 
 Result<std::optional<sim::Measurement>> Run::measure(Trainer& trainer) {
-    sim::Measurement m;
-    m.steps = steps_;
-    m.settling = steps_.size() > 1 ? 1 : 0;
+    sim::Measurement m = measured_steps();
     RankReport own = report(trainer);
     if (const auto median = sim::median_step(m)) own.rank.seconds = kinds_[*median];
     if (control_.timeline && !steps_.empty()) {
@@ -355,15 +263,7 @@ Status Run::save(Trainer& trainer, Index at) {
     const auto path = save_checkpoint(ranks_, control_.save, state, meta);
     if (!path) return path.error();
     saved_ = at;
-    if (ranks_.rank() == 0) {
-        sim::JsonWriter json(sim::Indent::compact);
-        json.begin_object()
-            .member("event", "save")
-            .member("step", at)
-            .member("path", *path)
-            .end_object();
-        out_(json.str());
-    }
+    say(save_record(at, *path));
     return sim::Done{};
 }
 
@@ -383,7 +283,7 @@ Status Run::step(Trainer& trainer, RunEnd& end) {
     steps_.push_back(
         {step->step, step->loss, sim::Seconds(largest(*all, &StepFacts::seconds)), step->tokens});
     kinds_.push_back(spans.seconds);
-    say_step(*step, *all);
+    say(step_record(*step, *all));
     // A stop that comes with the last step changes nothing.
     end.stopped = largest(*all, &StepFacts::stop) > 0.0 && end.step < control_.steps;
     const auto due = [&](Index every) { return every > 0 && end.step % every == 0; };
@@ -396,7 +296,7 @@ Status Run::step(Trainer& trainer, RunEnd& end) {
 
 Result<RunEnd> Run::train(Trainer& trainer) {
     trainer.set_spans(recorder_.sink());
-    say_start();
+    say(start_record(names_, plan_, control_, {hosts_, date_, begins_after_}));
     RunEnd end;
     end.step = begins_after_;
     sent_before_ = trainer.sent();
@@ -411,7 +311,7 @@ Result<RunEnd> Run::train(Trainer& trainer) {
         if (!measured) return measured.error();
         end.measurement = std::move(*measured);
     }
-    say_end(end);
+    say(end_record(end, measured_steps()));
     return end;
 }
 
@@ -428,18 +328,6 @@ Result<RunEnd> run_training(Communicator& world, const TrainingPlan& plan, const
     if (!trainer) return trainer.error();
     if (Status status = run.resume(**trainer); !status) return status.error();
     return run.train(**trainer);
-}
-
-std::string error_record(const Error& error, int rank) {
-    sim::JsonWriter json(sim::Indent::compact);
-    json.begin_object()
-        .member("event", "error")
-        .member("rank", rank)
-        .member("where", error.where)
-        .member("what", error.what);
-    if (!error.hint.empty()) json.member("hint", error.hint);
-    json.end_object();
-    return json.str();
 }
 
 } // namespace shardplan::exec

@@ -58,7 +58,4 @@ Result<RunEnd> run_training(Communicator& world, const TrainingPlan& plan, const
                             const RunControl& control, const MakeTrainer& make,
                             const RecordSink& out);
 
-/// The record of a run that failed: {"event": "error", "rank": ..., "where": ...}.
-std::string error_record(const Error& error, int rank);
-
 } // namespace shardplan::exec

@@ -158,7 +158,7 @@ std::string fish_script(const std::vector<CompletedVerb>& verbs) {
 } // namespace
 
 ValueKind value_kind_of(std::string_view name) {
-    constexpr std::array<std::pair<std::string_view, ValueKind>, 21> kinds = {{
+    constexpr std::array<std::pair<std::string_view, ValueKind>, 31> kinds = {{
         {"--model", ValueKind::model},
         {"model", ValueKind::model},
         {"--cluster", ValueKind::cluster},
@@ -175,6 +175,16 @@ ValueKind value_kind_of(std::string_view name) {
         {"--kernels", ValueKind::file},
         {"--collectives", ValueKind::file},
         {"timings", ValueKind::file},
+        {"--trace", ValueKind::file},
+        {"--html", ValueKind::file},
+        {"--over", ValueKind::file},
+        {"--measurement", ValueKind::file},
+        {"--measure", ValueKind::file},
+        {"--data", ValueKind::file},
+        {"--save", ValueKind::file},
+        {"--sweep", ValueKind::file},
+        {"--offload-dir", ValueKind::file},
+        {"--hostfile", ValueKind::file},
         {"plan-file", ValueKind::file},
         {"a", ValueKind::file},
         {"b", ValueKind::file},

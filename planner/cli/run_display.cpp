@@ -93,6 +93,12 @@ void RunDisplay::start(const RecordFields& record) {
                                 record.number_or_0("ranks"), record.text("backend"), hosts,
                                 hosts == 1 ? "machine" : "machines",
                                 record.number_or_0("threads_per_rank"));
+    const double busy = record.number_or_0("ranks") * record.number_or_0("threads_per_rank");
+    const double processors = record.number_or_0("processors");
+    if (record.text("backend") == "threads" && processors > 0.0 && busy > processors) {
+        console_.err << fmt::format("note: {} threads share {} processors; times say little\n",
+                                    busy, processors);
+    }
     if (const double after = record.number_or_0("begins_after_step"); after > 0.0) {
         console_.out << fmt::format("goes on after step {}\n", after);
     }

@@ -12,6 +12,7 @@
 #include "executor/run/program/loaded_plan.hpp"
 #include "executor/run/program/stop_signal.hpp"
 #include "executor/run/program/work.hpp"
+#include "executor/run/run_records.hpp"
 #include "executor/run/training_run.hpp"
 #ifdef SHARDPLAN_EXECUTOR_HAS_MPI
 #include "executor/comm/mpi/mpi_world.hpp"

@@ -6,11 +6,11 @@
 #include <sstream>
 #include <utility>
 
-#include <sched.h>
 #include <unistd.h>
 
 #include "executor/comm/agree.hpp"
 #include "executor/run/program/stop_signal.hpp"
+#include "executor/run/rank_facts.hpp"
 #include "executor/run/sweep.hpp"
 #include "simulator/io/file.hpp"
 #include "simulator/io/json.hpp"
@@ -18,14 +18,6 @@
 
 namespace shardplan::exec {
 namespace {
-
-/// Processors this process may use.
-long allowed_processors() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return CPU_COUNT(&set);
-}
 
 /// Ranks that the launcher put on this machine; `otherwise` where it does not say.
 long ranks_on_this_machine(long otherwise) {

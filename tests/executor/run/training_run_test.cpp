@@ -12,6 +12,7 @@
 #include "executor/comm/agree.hpp"
 #include "executor/comm/threads.hpp"
 #include "executor/run/rank_facts.hpp"
+#include "executor/run/run_records.hpp"
 #include "executor/run/step_recorder.hpp"
 #include "simulator/io/json.hpp"
 #include "simulator/io/measurement.hpp"

@@ -52,6 +52,18 @@ TEST(RunDisplay, ShowsHowItStartsSomeStepsAndTheEnd) {
     EXPECT_EQ("", screen.err.str());
 }
 
+TEST(RunDisplay, SaysWhenThreadsShareProcessorsAndWhereItGoesOn) {
+    Screen screen;
+    RunDisplay display(screen.console);
+    display.take(
+        R"({"event":"start","backend":"threads","ranks":4,"threads_per_rank":1,"processors":2,)"
+        R"("hosts":["a"],"steps":9,"begins_after_step":6})");
+    display.take(step(7));
+    EXPECT_NE(std::string::npos, screen.err.str().find("4 threads share 2 processors"));
+    EXPECT_NE(std::string::npos, screen.out.str().find("goes on after step 6"));
+    EXPECT_NE(std::string::npos, screen.out.str().find("\n     7    4.2500"));
+}
+
 TEST(RunDisplay, PassesRecordsOnAsTheyAreForJson) {
     Screen screen;
     screen.console.json = true;
