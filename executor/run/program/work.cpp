@@ -72,6 +72,8 @@ std::map<std::string, std::string> build_versions() {
 
 Status do_work(Communicator& world, const ProgramOptions& options, const LoadedPlan& loaded,
                const RecordSink& out) {
+    // what is measured is what is trained with
+    if (Status status = world.set_choice(loaded.plan.collectives); !status) return status;
     if (!options.sweep.empty()) return sweep(world, options, loaded, out);
     auto tokens = tokens_of(options, loaded.plan);
     if (!tokens) return tokens.error();
