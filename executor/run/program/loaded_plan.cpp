@@ -135,6 +135,7 @@ sim::Result<LoadedPlan> load_plan(const ProgramOptions& options, Index ranks) {
     plan.threads = static_cast<int>(options.threads);
     plan.offload_to = options.offload_dir;
 
+    out.network = sim::name_of(scenario.cluster.fabric.kind);
     if (!scenario.devices.empty()) out.device = scenario.devices.front().name;
     out.names.plan = options.plan;
     out.names.plan_hash = sim::plan_hash(scenario, *text);

@@ -38,6 +38,7 @@ Status sweep(Communicator& world, const ProgramOptions& options, const LoadedPla
     wanted.models = {{loaded.plan.model, loaded.plan.sequence, loaded.plan.layout.micro_batch}};
     if (!loaded.device.empty()) wanted.device = loaded.device;
     wanted.backend = loaded.names.backend;
+    wanted.network = loaded.network;
     std::ostringstream lines;
     if (Status status = run_sweep(world, wanted, lines); !status) return status;
     Status written = sim::Done{};
