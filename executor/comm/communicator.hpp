@@ -52,6 +52,8 @@ struct CollectiveChoice {
     /// ring for others. An algorithm that cannot do a collective leaves it to the ring. Those of a
     /// reducing switch, and PAT, are refused.
     std::optional<sim::Algorithm> algorithm = std::nullopt;
+    /// False: without an algorithm by size, even where the back end has a library.
+    bool library = true;
     /// Adds in the order of ranks, each element on one rank: the same bits whatever the number of
     /// elements or the back end. Goes before `algorithm` where something is added.
     bool rank_order = false;

@@ -75,7 +75,7 @@ Result<std::unique_ptr<Trainer>> RankTrainer<Scalar>::make(Communicator& world,
     options.recompute = recompute_of(plan, *share, schedule->shape);
     options.storage = plan.arithmetic == Arithmetic::bf16 ? Storage::bf16 : Storage::scalar;
     options.balance = plan.balance;
-    CollectiveChoice choice = world.choice();
+    CollectiveChoice choice = plan.collectives;
     choice.rank_order = choice.rank_order || plan.deterministic;
     if (auto s = world.set_choice(std::move(choice)); !s) return std::move(s).error();
     Parts parts;

@@ -10,9 +10,11 @@
 #include <set>
 #include <utility>
 
+#include "executor/comm/agree.hpp"
 #include "executor/kernels/cpu_kernels.hpp"
 #include "executor/model/check.hpp"
 #include "executor/run/machine.hpp"
+#include "executor/run/rank_facts.hpp"
 #include "executor/run/sweep_cases.hpp"
 #include "simulator/spec/placement.hpp"
 
@@ -146,13 +148,27 @@ Status Sweep::agree(std::vector<double>& values) {
     return world_.all_reduce(view(values), ReduceOp::max);
 }
 
+/// On how many machines the ranks are.
+Result<std::int64_t> machines_of(Communicator& group) {
+    const auto names = gather_texts(group, host_name());
+    if (!names) return names.error();
+    return static_cast<std::int64_t>(std::set<std::string>(names->begin(), names->end()).size());
+}
+
 Status Sweep::prepare() {
     auto groups = Groups::make(world_);
     if (!groups) return groups.error();
     groups_ = std::move(*groups);
     std::vector<SweepCase> cases = kernel_cases(kernels_, options_, world_.size() > 1);
     for (const auto& group : groups_.parts) {
-        for (SweepCase& one : collective_cases(*group, options_)) {
+        const auto machines = machines_of(*group);
+        if (!machines) return machines.error();
+        // recorded only where the groups of all ranks are spread alike, and each evenly
+        std::vector<double> spread = {static_cast<double>(*machines),
+                                      -static_cast<double>(*machines)};
+        if (Status status = agree(spread); !status) return status;
+        if (spread[0] != -spread[1] || group->size() % *machines != 0) continue;
+        for (SweepCase& one : collective_cases(*group, *machines, options_)) {
             cases.push_back(std::move(one));
         }
     }
@@ -329,7 +345,8 @@ void Sweep::begin_record(sim::JsonWriter& json, const Entry& entry, std::size_t 
     if (group) {
         json.member("system", machine_.cpu.empty() ? "this machine" : machine_.cpu);
         json.member("library", options_.backend).member("quality", "measured");
-        json.begin_object("fabric").member("kind", "none").end_object();
+        const std::string_view network = entry.what.machines > 1 ? options_.network : "none";
+        json.begin_object("fabric").member("kind", network).end_object();
         json.member("time_us", 1e6 * entry.samples.median());
         json.member("scorable", true);
     } else {

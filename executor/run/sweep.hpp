@@ -33,6 +33,7 @@ struct SweepOptions {
     std::vector<SweepModel> models;     ///< beside a grid of shapes
     std::string device = "cpu-generic"; ///< that a rank stands for, in the catalogue
     std::string backend = "threads";    ///< of the communicator, named in records
+    std::string network = "none";       ///< between machines, as a cluster names its fabric
 };
 
 /// Every rank of `world` calls it, with the same options. All ranks compute at the same time, as in

@@ -25,8 +25,9 @@ enum class Together : std::uint8_t {
 struct SweepCase {
     std::string kind; ///< "gemm", "all_reduce": what the record names it
     Together together = Together::all;
-    double work = 0.0;       ///< rough seconds on any machine: what comes first, what is left out
-    std::int64_t floats = 0; ///< of memory that `run` is given
+    double work = 0.0;         ///< rough seconds on any machine: what comes first, what is left out
+    std::int64_t floats = 0;   ///< of memory that `run` is given
+    std::int64_t machines = 1; ///< that the group's ranks are on
     std::function<Status(float* memory)> run;
     /// The members of its record beside the time.
     std::function<void(sim::JsonWriter& json, double seconds)> describe;
@@ -36,8 +37,10 @@ struct SweepCase {
 /// that does nothing. Where there are several ranks, products of the grid also alone.
 std::vector<SweepCase> kernel_cases(Kernels<float>& kernels, const SweepOptions& options,
                                     bool several_ranks);
-/// Every collective over sizes on one communicator; messages on one of two ranks.
-std::vector<SweepCase> collective_cases(Communicator& group, const SweepOptions& options);
+/// Every collective over sizes on one communicator, whose ranks are spread evenly over `machines`;
+/// messages on one of two ranks.
+std::vector<SweepCase> collective_cases(Communicator& group, std::int64_t machines,
+                                        const SweepOptions& options);
 
 /// A product of this shape that is not recorded: how steady the machine is.
 SweepCase probe_case(Kernels<float>& kernels);

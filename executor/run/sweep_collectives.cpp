@@ -54,34 +54,38 @@ Status message(Communicator& c, float* x, std::int64_t n) {
     return c.rank() == 0 ? c.send(part(x, n), 1) : c.receive(part(x, n), 0);
 }
 
-SweepCase case_of(Communicator& group, const Timed& timed, std::int64_t bytes) {
+SweepCase case_of(Communicator& group, std::int64_t machines, const Timed& timed,
+                  std::int64_t bytes) {
     const std::int64_t count = bytes / element;
     SweepCase out;
     out.kind = std::string(timed.name);
     out.together = Together::group;
+    out.machines = machines;
     out.work = rough_message * group.size() + static_cast<double>(bytes) / rough_bytes;
     out.floats = timed.buffers * count;
     out.run = [&group, work = timed.work, count](float* memory) {
         return work(group, memory, count);
     };
     const std::int64_t ranks = group.size();
-    out.describe = [bytes, ranks](sim::JsonWriter& json, double /*seconds*/) {
-        json.member("size_bytes", bytes).member("gpus", ranks).member("ranks_per_node", ranks);
-        json.member("nodes", 1);
+    out.describe = [bytes, ranks, machines](sim::JsonWriter& json, double /*seconds*/) {
+        json.member("size_bytes", bytes).member("gpus", ranks);
+        json.member("ranks_per_node", ranks / machines).member("nodes", machines);
     };
     return out;
 }
 
 } // namespace
 
-std::vector<SweepCase> collective_cases(Communicator& group, const SweepOptions& options) {
+std::vector<SweepCase> collective_cases(Communicator& group, std::int64_t machines,
+                                        const SweepOptions& options) {
     std::vector<SweepCase> out;
     constexpr std::int64_t least = 1024;
     for (std::int64_t bytes = least; bytes <= options.most_bytes; bytes *= 4) {
         for (const Timed& timed : collectives()) {
-            out.push_back(case_of(group, timed, bytes));
+            out.push_back(case_of(group, machines, timed, bytes));
         }
-        if (group.size() == 2) out.push_back(case_of(group, {"send_recv", 1, message}, bytes));
+        if (group.size() == 2)
+            out.push_back(case_of(group, machines, {"send_recv", 1, message}, bytes));
     }
     return out;
 }

@@ -38,6 +38,7 @@ struct TrainingPlan {
     RateSchedule rate;
     double balance = 0.01; ///< factor of the experts' load-balance loss
     std::uint64_t seed = 1;
+    CollectiveChoice collectives = {.library = false};
     /// Adds in the order of ranks: the same bits whatever the back end; slower.
     bool deterministic = false;
     int threads = 0;          ///< of this rank's operators; 0: as many as the machine has cores

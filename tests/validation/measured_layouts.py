@@ -70,7 +70,7 @@ class Bench:
         if calibration:
             words += ["--calibration", calibration]
         told = json.loads(self.call(*words))
-        return told["estimate"]["step_time_s"]
+        return told["estimate"]["step_time_s"]["value"]
 
     def plan_path(self, ranks, layout):
         return self.path(f"{ranks}-{layout.replace(',', '-').replace(':', '.')}.shardplan.json")

@@ -68,6 +68,15 @@ sim::Status check_job(const sim::Resolved& resolved) {
     return Done{};
 }
 
+/// Collectives as the plan prices them: by algorithms of our own unless it names a library of MPI.
+CollectiveChoice collectives_of(const sim::CommPolicy& policy) {
+    CollectiveChoice choice;
+    choice.library = policy.library == sim::CommLibrary::mpi;
+    if (policy.algorithms.size() == 1) choice.algorithm = policy.algorithms.front();
+    choice.servers = static_cast<int>(policy.servers);
+    return choice;
+}
+
 /// One plan of the file.
 sim::Result<std::string> layout_text(const sim::Document& document, const ProgramOptions& options) {
     const auto count = static_cast<Index>(document.plans.size());
@@ -113,6 +122,7 @@ sim::Result<LoadedPlan> load_plan(const ProgramOptions& options, Index ranks) {
     plan.global_batch = resolved->values.global_batch;
     plan.arithmetic = *arithmetic;
     plan.optimizer = *optimizer;
+    plan.collectives = collectives_of(scenario.stack.collectives);
     plan.rate.peak = options.rate;
     plan.rate.warmup = options.warmup;
     if (options.decay > 0) {
@@ -125,6 +135,7 @@ sim::Result<LoadedPlan> load_plan(const ProgramOptions& options, Index ranks) {
     plan.threads = static_cast<int>(options.threads);
     plan.offload_to = options.offload_dir;
 
+    out.network = sim::name_of(scenario.cluster.fabric.kind);
     if (!scenario.devices.empty()) out.device = scenario.devices.front().name;
     out.names.plan = options.plan;
     out.names.plan_hash = sim::plan_hash(scenario, *text);

@@ -10,8 +10,9 @@ namespace shardplan::exec {
 /// A plan file as the executor runs it.
 struct LoadedPlan {
     TrainingPlan plan;
-    RunNames names;     ///< without program, back end and versions
-    std::string device; ///< that a rank stands for
+    RunNames names;      ///< without program, back end and versions
+    std::string device;  ///< that a rank stands for
+    std::string network; ///< between machines
 };
 
 /// Reads the plan that options name, and fills in how they want it trained. Errors: the file's; a

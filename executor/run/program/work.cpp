@@ -38,6 +38,7 @@ Status sweep(Communicator& world, const ProgramOptions& options, const LoadedPla
     wanted.models = {{loaded.plan.model, loaded.plan.sequence, loaded.plan.layout.micro_batch}};
     if (!loaded.device.empty()) wanted.device = loaded.device;
     wanted.backend = loaded.names.backend;
+    wanted.network = loaded.network;
     std::ostringstream lines;
     if (Status status = run_sweep(world, wanted, lines); !status) return status;
     Status written = sim::Done{};
@@ -72,6 +73,8 @@ std::map<std::string, std::string> build_versions() {
 
 Status do_work(Communicator& world, const ProgramOptions& options, const LoadedPlan& loaded,
                const RecordSink& out) {
+    // what is measured is what is trained with
+    if (Status status = world.set_choice(loaded.plan.collectives); !status) return status;
     if (!options.sweep.empty()) return sweep(world, options, loaded, out);
     auto tokens = tokens_of(options, loaded.plan);
     if (!tokens) return tokens.error();

@@ -283,7 +283,8 @@ TEST(Collectives, OnAPartOfATorusAreTimedOnThatPart) {
     torus.node_groups[0].count = 16;
     torus.fabric.rails = false;
     torus.fabric.levels.clear();
-    torus.fabric.torus.assign(2, {4, {sim::Bandwidth(400e9), {}, {}}, {}, true});
+    torus.node_groups[0].node.nics = {}; // the links end at the devices
+    torus.fabric.torus.assign(2, {4, {sim::Bandwidth(25e9), {}, {}}, {}, true});
     const auto rows = predict_collectives(
         {record(16, 1 << 28), record(4, 1 << 28), record(6, 1 << 28)}, {}, torus);
     ASSERT_TRUE(rows);

@@ -86,7 +86,7 @@ TEST(NodeGroups, WaitForTheSlowestHostWhereStatesAreOffloaded) {
             .estimate.time.exposed[sim::TimeKind::offload]
             .value();
     };
-    EXPECT_GT(seconds(cluster), 2.0 * seconds(dgx_h100(2)));
+    EXPECT_GT(seconds(cluster), 1.5 * seconds(dgx_h100(2)));
 }
 
 } // namespace
