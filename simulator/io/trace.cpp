@@ -29,15 +29,56 @@ std::int64_t process_of(const TimelineTrack& track) {
     return track.stage * ranks_per_stage + (track.ranks == 1 ? track.rank % ranks_per_stage : 0);
 }
 
-void write_names(JsonWriter& json, const Timeline& timeline) {
+/// Events on their way to a sink, a few at a time.
+class Events {
+public:
+    explicit Events(const TextSink& sink) : sink_(sink) { json_.begin_array(); }
+
+    /// For one more event; what there is goes out first where it is enough for a piece.
+    JsonWriter& next() {
+        constexpr std::size_t piece = 2048;
+        if (++held_ > piece) flush();
+        return json_;
+    }
+    /// Hands on what is held.
+    Status finish() {
+        flush();
+        return status_;
+    }
+
+private:
+    void flush() {
+        json_.end_array();
+        const std::string text = json_.str();
+        // without the brackets; what is left begins with its events
+        const std::string_view events = std::string_view(text).substr(1, text.size() - 2);
+        if (!events.empty() && status_) {
+            if (any_) status_ = sink_(",\n");
+            if (status_) status_ = sink_(events);
+            any_ = true;
+        }
+        json_ = JsonWriter(Indent::compact);
+        json_.begin_array();
+        held_ = 1;
+    }
+
+    const TextSink& sink_;
+    JsonWriter json_{Indent::compact};
+    Status status_ = Done{};
+    std::size_t held_ = 0;
+    bool any_ = false;
+};
+
+void write_names(Events& events, const Timeline& timeline) {
     std::int64_t last = -1;
     const auto meta = [&](std::string_view what, std::int64_t pid, std::int64_t tid) {
-        json.begin_object()
-            .member("ph", "M")
-            .member("name", what)
-            .member("pid", pid)
-            .member("tid", tid);
-        return &json.begin_object("args");
+        return &events.next()
+                    .begin_object()
+                    .member("ph", "M")
+                    .member("name", what)
+                    .member("pid", pid)
+                    .member("tid", tid)
+                    .begin_object("args");
     };
     for (const TimelineTrack& track : timeline.tracks) {
         const std::int64_t pid = process_of(track);
@@ -89,22 +130,29 @@ std::string span_label(const Schedule& s, const Span& span) {
 }
 
 std::string trace_json(const Timeline& timeline, const Schedule& schedule) {
-    JsonWriter json(Indent::compact);
-    json.begin_object()
-        .member("displayTimeUnit", "ms")
-        .begin_object("otherData")
-        .member("origin", name_of(timeline.origin))
-        .member("dropped_spans", timeline.dropped)
-        .end_object()
-        .begin_array("traceEvents");
-    write_names(json, timeline);
-    for (const Span& span : timeline.spans) {
-        write_span(json, timeline.tracks[span.track], schedule, span);
-    }
+    std::string out;
+    const Status written = write_trace(timeline, schedule, [&](std::string_view piece) -> Status {
+        out += piece;
+        return Done{};
+    });
+    return written ? out : std::string();
+}
+
+Status write_trace(const Timeline& timeline, const Schedule& schedule, const TextSink& sink) {
+    const std::string head = fmt::format(
+        "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"origin\":\"{}\","
+        "\"dropped_spans\":{}}},\"traceEvents\":[",
+        name_of(timeline.origin), timeline.dropped);
+    if (Status status = sink(head); !status) return status;
+    Events events(sink);
+    write_names(events, timeline);
+    for (const Span& span : timeline.spans)
+        write_span(events.next(), timeline.tracks[span.track], schedule, span);
     for (const Counter& counter : timeline.counters) {
         const std::int64_t pid = process_of({counter.stage, 0, 0, StreamKind::compute});
         for (std::size_t i = 0; i < counter.t.size(); ++i) {
-            json.begin_object()
+            events.next()
+                .begin_object()
                 .member("ph", "C")
                 .member("name", counter.name)
                 .member("pid", pid)
@@ -115,8 +163,8 @@ std::string trace_json(const Timeline& timeline, const Schedule& schedule) {
                 .end_object();
         }
     }
-    json.end_array().end_object();
-    return json.str();
+    if (Status status = events.finish(); !status) return status;
+    return sink("]}\n");
 }
 
 } // namespace shardplan::sim

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "simulator/engine/timeline.hpp"
+#include "simulator/io/file.hpp"
 
 namespace shardplan::sim {
 
@@ -11,6 +12,8 @@ namespace shardplan::sim {
 /// spans name. Times are microseconds.
 /// Source: Google, Trace Event Format, 2016.
 std::string trace_json(const Timeline& timeline, const Schedule& schedule);
+/// The same, piece by piece: a trace is several times as long as the timeline it shows.
+Status write_trace(const Timeline& timeline, const Schedule& schedule, const TextSink& sink);
 
 /// "F m3", "B c1 m3 u5": a span in a few letters, for a box that is short.
 std::string span_label(const Schedule& schedule, const Span& span);
