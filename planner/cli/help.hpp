@@ -72,7 +72,8 @@ inline constexpr VerbHelp validate = {
     "  shardplan validate --kernels kernels.jsonl\n"
     "  shardplan validate --collectives collectives.jsonl\n"
     "  shardplan validate --collectives nccl.log --cluster dgx-h100 --calibration mine.json\n"
-    "  shardplan validate --measurement m.json --calibration mine.json\n"};
+    "  shardplan validate --measurement m.json --calibration mine.json\n"
+    "  shardplan validate --measurement runs/*.json\n"};
 
 inline constexpr VerbHelp calibrate = {
     "calibrate", "fit constants: a machine or a network to your own timings, others to runs",

@@ -191,8 +191,8 @@ struct ValidateOptions {
     std::string collectives = {}; ///< timings of collectives, in place of runs
     TimingOptions timing = {};
     std::string calibration = {}; ///< applied to collectives, or to the plan of a measurement
-    std::string measurement = {}; ///< of a run, in place of runs
-    std::string plan = {};        ///< of the measurement; empty: the file it was run from
+    std::vector<std::string> measurements = {}; ///< of runs on this machine, in place of runs
+    std::string plan = {}; ///< of the measurements; empty: the files they were run from
 };
 
 struct CalibrateVerbOptions {

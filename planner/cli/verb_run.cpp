@@ -252,7 +252,10 @@ int run_run(const RunVerbOptions& options, const Console& console) {
     if (!end->good()) {
         return fail(console, error_of(*end, display, command->program));
     }
-    if (passed_value(options, "--sweep").empty()) {
+    if (const std::string file = passed_value(options, "--sweep"); !file.empty()) {
+        console.err << "wrote " << file << "; shardplan calibrate " << file
+                    << " -o calibration.json\n";
+    } else {
         compare(console, display, std::move(*plan));
     }
     if (const std::string file = passed_value(options, "--measure"); !file.empty()) {

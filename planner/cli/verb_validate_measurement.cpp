@@ -185,14 +185,15 @@ void print_json(const Console& console, const MeasuredPlan& plan, const Measured
 } // namespace
 
 int run_validate_measurement(const ValidateOptions& options, const Console& console) {
-    const auto plan = measured_plan(options.measurement, options.plan, options.calibration);
+    const std::string& file = options.measurements.front();
+    const auto plan = measured_plan(file, options.plan, options.calibration);
     if (!plan) {
         return fail(console, plan.error());
     }
     const auto comparison = compare_measurement(plan->evaluator, plan->layout, plan->measurement);
     if (!comparison) {
         sim::Error error = comparison.error();
-        error.where = options.measurement;
+        error.where = file;
         return fail(console, error);
     }
     print_changed(console, *plan);

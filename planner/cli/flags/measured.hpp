@@ -50,7 +50,12 @@ inline void add_validate(CLI::App& app, Everything& all) {
         add("--collectives", all.validate.collectives,
             "timings of collectives, one JSON object per line, or a log of nccl-tests");
     CLI::Option* measurement =
-        add("--measurement", all.validate.measurement, "what `run --measure` wrote: term by term");
+        measured
+            ->add_option("--measurement", all.validate.measurements,
+                         "what `run --measure` wrote: term by term; of several how far off they "
+                         "are, and which layout is best")
+            ->type_name("FILE")
+            ->expected(1, 1'000'000);
     measured->require_option(1);
     validate
         ->add_option("--plan", all.validate.plan,

@@ -53,7 +53,7 @@ protected:
     }
     [[nodiscard]] Answer validate(test::How how = {}, const std::string& plan = "") const {
         ValidateOptions o;
-        o.measurement = measurement_;
+        o.measurements = {measurement_};
         o.plan = plan;
         return run_verb(run_validate, o, how);
     }
@@ -124,10 +124,25 @@ TEST_F(MeasuredVerbs, ValidateAsksForThePlanWhereItsFileIsGone) {
 
 TEST_F(MeasuredVerbs, ValidateTellsAPlanFromAMeasurement) {
     ValidateOptions o;
-    o.measurement = plan_;
+    o.measurements = {plan_};
     const Answer answer = run_verb(run_validate, o);
     EXPECT_EQ(2, answer.code);
     EXPECT_TRUE(contains(answer.err, "this is a plan, not a measurement"));
+}
+
+TEST_F(MeasuredVerbs, ValidateSumsUpSeveralRuns) {
+    ValidateOptions o;
+    o.measurements = {measurement_, measurement_, measurement_};
+    const Answer answer = run_verb(run_validate, o);
+    ASSERT_EQ(0, answer.code) << answer.err;
+    for (const char* part :
+         {"3 runs of 1 layouts", "dp2,mb1", "100 ms", "differs", "equal to the byte in 0 of 1"}) {
+        EXPECT_TRUE(contains(answer.out, part)) << part << '\n' << answer.out;
+    }
+    const Answer json = run_verb(run_validate, o, {.json = true});
+    EXPECT_EQ(1U, parsed(json.out).find("layouts")->size());
+    o.measurements.push_back(plan_);
+    EXPECT_EQ(2, run_verb(run_validate, o).code);
 }
 
 TEST_F(MeasuredVerbs, SimulateDrawsTheRunBeneathThePrediction) {

@@ -86,7 +86,7 @@ TEST_F(TrainVerb, MeasurementIsWhatValidateAndSimulateRead) {
     ASSERT_EQ(0, answer.code) << answer.err;
     EXPECT_TRUE(contains(answer.err, "wrote " + file));
     ValidateOptions validate;
-    validate.measurement = file;
+    validate.measurements = {file};
     const Answer terms = run_verb(run_validate, validate, {.json = true});
     ASSERT_EQ(0, terms.code) << terms.err;
     EXPECT_FALSE(*parsed(terms.out).find("plan_changed")->as_bool());
