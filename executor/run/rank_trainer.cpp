@@ -38,19 +38,9 @@ std::vector<Recompute> recompute_of(const TrainingPlan& plan, const RankShare& s
     return out;
 }
 
-/// Streams that exchanges of a group run on.
-sim::StreamKind stream_of(sim::Group group) {
-    switch (group) {
-        case sim::Group::tp:
-            return sim::StreamKind::tp;
-        case sim::Group::cp:
-            return sim::StreamKind::cp;
-        case sim::Group::ep:
-        case sim::Group::etp:
-            return sim::StreamKind::ep;
-        default:
-            return sim::StreamKind::reduce;
-    }
+/// Of a communicator that is a part of one of the layout's.
+sim::Group group_of(const Communicator& communicator) {
+    return sim::enum_from<sim::Group>(communicator.name()).value_or(sim::Group::dp);
 }
 
 } // namespace
@@ -135,9 +125,9 @@ template <class Scalar>
 void RankTrainer<Scalar>::set_spans(SpanSink sink) {
     const bool listens = sink != nullptr;
     spans_.set(std::move(sink));
-    const auto tell = [&](Communicator& communicator, sim::StreamKind stream) {
+    const auto tell = [&](Communicator& communicator, sim::Group group) {
         if (listens) {
-            spans_.listen(communicator, stream);
+            spans_.listen(communicator, group);
         } else {
             communicator.set_hooks({});
         }
@@ -145,10 +135,10 @@ void RankTrainer<Scalar>::set_spans(SpanSink sink) {
     for (std::size_t g = 0; g < sim::group_count; ++g) {
         const auto group = static_cast<sim::Group>(g);
         // messages between stages are tasks, and told as such
-        if (group != sim::Group::pp) tell((*groups_)[group], stream_of(group));
+        if (group != sim::Group::pp) tell((*groups_)[group], group);
     }
     for (Communicator* communicator : shared_->communicators()) {
-        tell(*communicator, sim::StreamKind::reduce);
+        tell(*communicator, group_of(*communicator));
     }
 }
 
@@ -197,8 +187,7 @@ std::array<std::int64_t, sim::group_count> RankTrainer<Scalar>::sent() const {
         add(g, (*groups_)[static_cast<sim::Group>(g)]);
     }
     for (const Communicator* communicator : shared_->communicators()) {
-        const auto group = sim::enum_from<sim::Group>(communicator->name());
-        add(static_cast<std::size_t>(group.value_or(sim::Group::dp)), *communicator);
+        add(static_cast<std::size_t>(group_of(*communicator)), *communicator);
     }
     for (std::size_t g = 0; g < sim::group_count; ++g) {
         bytes[g] -= sent_before_[g];

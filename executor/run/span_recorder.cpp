@@ -4,6 +4,25 @@
 
 namespace shardplan::exec {
 
+namespace {
+
+/// Streams that exchanges of a group run on.
+sim::StreamKind stream_of(sim::Group group) {
+    switch (group) {
+        case sim::Group::tp:
+            return sim::StreamKind::tp;
+        case sim::Group::cp:
+            return sim::StreamKind::cp;
+        case sim::Group::ep:
+        case sim::Group::etp:
+            return sim::StreamKind::ep;
+        default:
+            return sim::StreamKind::reduce;
+    }
+}
+
+} // namespace
+
 void SpanRecorder::set(SpanSink sink) {
     const std::lock_guard lock(mutex_);
     sink_ = std::move(sink);
@@ -19,7 +38,7 @@ void SpanRecorder::record(const RunSpan& span) {
     if (sink_) sink_(span);
 }
 
-void SpanRecorder::listen(Communicator& communicator, sim::StreamKind stream) {
+void SpanRecorder::listen(Communicator& communicator, sim::Group group) {
     struct Begun {
         double at = 0.0;
         std::int64_t sent = 0;
@@ -30,15 +49,15 @@ void SpanRecorder::listen(Communicator& communicator, sim::StreamKind stream) {
     };
     CommHooks hooks;
     hooks.begin = [this, begun, sent](const CommCall&) { *begun = {now(), sent()}; };
-    hooks.end = [this, begun, sent, stream](const CommCall& call, bool) {
+    hooks.end = [this, begun, sent, group](const CommCall& call, bool) {
         RunSpan span;
         span.kind = sim::TaskKind::exchange;
-        span.stream = stream;
+        span.stream = stream_of(group);
         span.begin = begun->at;
         span.end = now();
         // a message that is waited for went out before
         span.bytes = call.operation == "send" ? call.bytes : sent() - begun->sent;
-        span.group = call.group;
+        span.group = sim::name_of(group);
         record(span);
     };
     communicator.set_hooks(std::move(hooks));

@@ -17,8 +17,9 @@ public:
     [[nodiscard]] double now() const;
     void record(const RunSpan& span);
 
-    /// Records every blocking call on `communicator` from now on, for as long as this lives.
-    void listen(Communicator& communicator, sim::StreamKind stream);
+    /// Records every blocking call on `communicator` from now on, for as long as this lives, as one
+    /// of `group`. Spans may outlive the communicator and its name.
+    void listen(Communicator& communicator, sim::Group group);
 
 private:
     SpanSink sink_;

@@ -113,7 +113,9 @@ private:
     Status look();
     void plan();
     Status rounds();
-    Status round();
+    /// False: time was up before its end, and it does not count.
+    Result<bool> round();
+    Result<bool> time_is_up();
     Result<double> time(const Entry& entry);
     /// The largest of every rank's value.
     Status agree(std::vector<double>& values);
@@ -270,13 +272,24 @@ void Sweep::plan() {
                           std::min(least_rounds, options_.repeats), options_.repeats);
 }
 
+/// By the clock of the rank that is furthest.
+Result<bool> Sweep::time_is_up() {
+    std::vector<double> values = {-left()};
+    if (Status status = agree(values); !status) return status.error();
+    return values[0] > 0.0;
+}
+
 /// Every case once more. Times of ranks that compute side by side are averaged, of a group the last
 /// rank counts.
-Status Sweep::round() {
+Result<bool> Sweep::round() {
     std::vector<double> mine;
     std::vector<double> probes;
     for (std::size_t i = 0; i < entries_.size(); ++i) {
         if (i % probe_every == 0) {
+            // the first round counts however long it takes
+            const auto up = time_is_up();
+            if (!up) return up.error();
+            if (*up && !probe_.samples.seconds.empty()) return false;
             auto probe = time(probe_);
             if (!probe) return probe.error();
             probes.push_back(*probe);
@@ -288,7 +301,9 @@ Status Sweep::round() {
     const std::size_t cases = mine.size();
     mine.insert(mine.end(), probes.begin(), probes.end());
     std::vector<double> all(mine.size() * static_cast<std::size_t>(world_.size()));
-    if (Status status = world_.all_gather(const_view(mine), view(all)); !status) return status;
+    if (Status status = world_.all_gather(const_view(mine), view(all)); !status) {
+        return status.error();
+    }
     const auto of_rank = [&](std::size_t rank, std::size_t i) {
         return all[rank * mine.size() + i];
     };
@@ -306,14 +321,16 @@ Status Sweep::round() {
                                                            : sum / static_cast<double>(ranks);
         (i < cases ? entries_[i].samples : probe_.samples).seconds.push_back(value);
     }
-    return sim::Done{};
+    return true;
 }
 
 Status Sweep::rounds() {
     probe_.calls = 8;
     for (int i = 0; i < repeats_; ++i) {
         const Clock::time_point begin = Clock::now();
-        if (Status status = round(); !status) return status;
+        const auto whole = round();
+        if (!whole) return whole.error();
+        if (!*whole) break;
         // the next one would take as long
         std::vector<double> values = {seconds_since(begin) - left()};
         if (Status status = agree(values); !status) return status;

@@ -176,7 +176,7 @@ void write_answer(sim::JsonWriter& json, const Answer& a) {
 }
 
 /// What the flags that steer the simulation say.
-sim::Result<sim::SimulateOptions> how_from(const SimulateVerbOptions& options) {
+sim::Result<sim::SimulateOptions> how_from(const SimulateVerbOptions& options, bool json) {
     const auto refused = [](std::string where, std::string what, std::string hint) {
         return sim::Error{sim::ErrorCode::bad_input, std::move(where), std::move(what),
                           std::move(hint)};
@@ -206,7 +206,9 @@ sim::Result<sim::SimulateOptions> how_from(const SimulateVerbOptions& options) {
                        "leave out --what-if, or make the change with --set and --layout");
     }
     sim::SimulateOptions how;
-    how.spans = options.what_if.empty();
+    // figures alone need none
+    how.spans =
+        options.what_if.empty() && (!json || !options.trace.empty() || !options.html.empty());
     how.every_rank = options.every_rank;
     how.seed = static_cast<std::uint64_t>(options.seed);
     how.most_events = options.most_events;
@@ -252,20 +254,19 @@ sim::Result<std::optional<sim::Measurement>> over_from(const SimulateVerbOptions
 }
 
 /// The trace of the step, and of the run over it.
-std::string trace_of(const Answer& a) {
+sim::Status write_trace_of(const Answer& a, const sim::TextSink& sink) {
     const sim::Simulation& s = a.simulation;
     if (a.measured() == nullptr) {
-        return sim::trace_json(s.timeline, s.schedule);
+        return sim::write_trace({{s.timeline, s.schedule}}, sink);
     }
     const sim::Schedule ran = sim::schedule_of(*a.over);
-    return sim::trace_json(
-        std::vector<sim::TraceLayer>{{s.timeline, s.schedule}, {*a.measured(), ran}});
+    return sim::write_trace({{s.timeline, s.schedule}, {*a.measured(), ran}}, sink);
 }
 
 /// `where`: the flag that says the layout.
 sim::Result<Answer> answer_from(const SimulateVerbOptions& options, const sim::Scenario& scenario,
-                                const std::string& text, std::string_view where) {
-    const auto how = how_from(options);
+                                const std::string& text, std::string_view where, bool json) {
+    const auto how = how_from(options, json);
     if (!how) {
         return how.error();
     }
@@ -303,21 +304,23 @@ sim::Result<Answer> answer_from(const SimulateVerbOptions& options, const sim::S
 /// Writes the files that were asked for.
 sim::Status write_files(const SimulateVerbOptions& options, const Answer& a,
                         const Console& console) {
-    const auto write = [&](const std::string& path, auto&& text) -> sim::Status {
+    const auto write = [&](const std::string& path, const auto& pieces) -> sim::Status {
         if (path.empty()) {
             return sim::Done{};
         }
-        if (auto status = sim::write_file(path, text()); !status) {
+        if (auto status = sim::write_file_in_pieces(path, pieces); !status) {
             return status;
         }
         console.err << "wrote " << path << '\n';
         return sim::Done{};
     };
-    if (auto status = write(options.trace, [&] { return trace_of(a); }); !status) {
+    if (auto status = write(options.trace,
+                            [&](const sim::TextSink& sink) { return write_trace_of(a, sink); });
+        !status) {
         return status;
     }
-    return write(options.html, [&] {
-        return timeline_page(a.simulation, a.layout, a.over ? &*a.over : nullptr);
+    return write(options.html, [&](const sim::TextSink& sink) {
+        return sink(timeline_page(a.simulation, a.layout, a.over ? &*a.over : nullptr));
     });
 }
 
@@ -330,7 +333,8 @@ int compare(const SimulateVerbOptions& options, const Study& study, const Answer
     if (!changed) {
         return fail(console, changed.error());
     }
-    const auto after = answer_from(options, changed->scenario, changed->layout, where);
+    const auto after =
+        answer_from(options, changed->scenario, changed->layout, where, console.json);
     if (!after) {
         return fail(console, after.error());
     }
@@ -368,7 +372,8 @@ int run_simulate(const SimulateVerbOptions& options, const Console& console) {
         console.err << "no layout fits, so there is no step to simulate; see `shardplan fit`\n";
         return console.no();
     }
-    const auto answer = answer_from(options, study->scenario, study->layout, "--layout");
+    const auto answer =
+        answer_from(options, study->scenario, study->layout, "--layout", console.json);
     if (!answer) {
         return fail(console, answer.error());
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "simulator/engine/played.hpp"
 
@@ -68,6 +69,23 @@ Status play_step(const SimulateOptions& options, PlayedStep& step) {
     return Done{};
 }
 
+template <class T>
+void free_memory(std::vector<T>& of) {
+    std::vector<T>().swap(of);
+}
+
+/// Frees what only the playing needs, so that spans take its place.
+void free_inputs(PlayedStep& step) {
+    for (std::vector<float>* shares :
+         {&step.costs.takes_units, &step.costs.takes_bandwidth, &step.costs.bandwidth_bound}) {
+        free_memory(*shares);
+    }
+    free_memory(step.costs.route);
+    free_memory(step.graph.waits);
+    free_memory(step.graph.first_successor);
+    free_memory(step.graph.successors);
+}
+
 } // namespace
 
 Result<Simulation> simulate(const Evaluator& evaluator, const Layout& layout,
@@ -82,6 +100,7 @@ Result<Simulation> simulate(const Evaluator& evaluator, const Layout& layout,
     step.costs = price(step.scenario.input, step.schedule, step.scenario.costs);
     const Status played = play_step(options, step);
     if (!played) return played.error();
+    free_inputs(step);
     Simulation out;
     double period = step.play.makespan;
     if (!step.scenario.input.update_waits_for_all) {

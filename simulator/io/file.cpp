@@ -29,12 +29,14 @@ std::string resolved(const std::string& path) {
     return out;
 }
 
-Status write_directly(const std::string& path, std::string_view text) {
-    const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (file.number() < 0 || !write_all(file, text.data(), text.size())) {
-        return system_error(path, "this cannot be written", errno);
-    }
-    return Done{};
+/// Hands pieces on to an open file.
+TextSink sink_of(const std::string& path, const Descriptor& file) {
+    return [&path, &file](std::string_view text) -> Status {
+        if (!write_all(file, text.data(), text.size())) {
+            return system_error(path, "this cannot be written", errno);
+        }
+        return Done{};
+    };
 }
 
 } // namespace
@@ -71,6 +73,11 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 Status write_file(const std::string& path, std::string_view text) {
+    return write_file_in_pieces(path, [&](const TextSink& sink) { return sink(text); });
+}
+
+Status write_file_in_pieces(const std::string& path,
+                            const std::function<Status(const TextSink&)>& write) {
     const std::string target = resolved(path);
     struct stat status {};
     const bool exists = ::stat(target.c_str(), &status) == 0;
@@ -79,7 +86,11 @@ Status write_file(const std::string& path, std::string_view text) {
                      "name a file inside it"};
     }
     if (exists && !S_ISREG(status.st_mode)) {
-        return write_directly(path, text);
+        const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+        if (file.number() < 0) {
+            return system_error(path, "this cannot be written", errno);
+        }
+        return write(sink_of(path, file));
     }
     // The process number keeps two programs that write the same file apart.
     const std::string temporary = target + ".new-" + std::to_string(::getpid());
@@ -89,14 +100,15 @@ Status write_file(const std::string& path, std::string_view text) {
     if (file.number() < 0) {
         return system_error(path, "this file cannot be written", errno);
     }
-    const bool written = write_all(file, text.data(), text.size()) && ::fsync(file.number()) == 0 &&
-                         file.close() && ::rename(temporary.c_str(), target.c_str()) == 0;
-    if (!written) {
-        const int number = errno;
-        ::unlink(temporary.c_str());
-        return system_error(path, "this file cannot be written", number);
+    Status written = write(sink_of(path, file));
+    if (written && (::fsync(file.number()) != 0 || !file.close() ||
+                    ::rename(temporary.c_str(), target.c_str()) != 0)) {
+        written = system_error(path, "this file cannot be written", errno);
     }
-    return Done{};
+    if (!written) {
+        ::unlink(temporary.c_str());
+    }
+    return written;
 }
 
 } // namespace shardplan::sim

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -15,5 +16,11 @@ Result<std::string> read_file(const std::string& path);
 /// ever sees half of it and a failure leaves the old one. Links are followed; pipes and devices are
 /// written to directly.
 Status write_file(const std::string& path, std::string_view text);
+
+/// Takes the next piece of a text; an Error ends the writing.
+using TextSink = std::function<Status(std::string_view)>;
+/// As `write_file`, for a text too long to be held whole: `write` hands on its pieces in order.
+Status write_file_in_pieces(const std::string& path,
+                            const std::function<Status(const TextSink&)>& write);
 
 } // namespace shardplan::sim

@@ -48,15 +48,56 @@ private:
     std::int64_t layers_;
 };
 
-void write_names(JsonWriter& json, const Timeline& timeline, const Processes& processes) {
+/// Events on their way to a sink, a few at a time.
+class Events {
+public:
+    explicit Events(const TextSink& sink) : sink_(sink) { json_.begin_array(); }
+
+    /// For one more event; what there is goes out first where it is enough for a piece.
+    JsonWriter& next() {
+        constexpr std::size_t piece = 2048;
+        if (++held_ > piece) flush();
+        return json_;
+    }
+    /// Hands on what is held.
+    Status finish() {
+        flush();
+        return status_;
+    }
+
+private:
+    void flush() {
+        json_.end_array();
+        const std::string text = json_.str();
+        // without the brackets; what is left begins with its events
+        const std::string_view events = std::string_view(text).substr(1, text.size() - 2);
+        if (!events.empty() && status_) {
+            if (any_) status_ = sink_(",\n");
+            if (status_) status_ = sink_(events);
+            any_ = true;
+        }
+        json_ = JsonWriter(Indent::compact);
+        json_.begin_array();
+        held_ = 1;
+    }
+
+    const TextSink& sink_;
+    JsonWriter json_{Indent::compact};
+    Status status_ = Done{};
+    std::size_t held_ = 0;
+    bool any_ = false;
+};
+
+void write_names(Events& events, const Timeline& timeline, const Processes& processes) {
     std::int64_t last = -1;
     const auto meta = [&](std::string_view what, std::int64_t pid, std::int64_t tid) {
-        json.begin_object()
-            .member("ph", "M")
-            .member("name", what)
-            .member("pid", pid)
-            .member("tid", tid);
-        return &json.begin_object("args");
+        return &events.next()
+                    .begin_object()
+                    .member("ph", "M")
+                    .member("name", what)
+                    .member("pid", pid)
+                    .member("tid", tid)
+                    .begin_object("args");
     };
     for (const TimelineTrack& track : timeline.tracks) {
         const std::int64_t pid = processes.of(track);
@@ -94,17 +135,18 @@ void write_span(JsonWriter& json, const TimelineTrack& track, const TraceLayer& 
     json.end_object().end_object();
 }
 
-void write_events(JsonWriter& json, const TraceLayer& layer, const Processes& processes) {
+void write_events(Events& events, const TraceLayer& layer, const Processes& processes) {
     const Timeline& timeline = layer.timeline;
-    write_names(json, timeline, processes);
+    write_names(events, timeline, processes);
     for (const Span& span : timeline.spans) {
         const TimelineTrack& track = timeline.tracks[span.track];
-        write_span(json, track, layer, span, processes.of(track));
+        write_span(events.next(), track, layer, span, processes.of(track));
     }
     for (const Counter& counter : timeline.counters) {
         const std::int64_t pid = processes.of({counter.stage, 0, 0, StreamKind::compute});
         for (std::size_t i = 0; i < counter.t.size(); ++i) {
-            json.begin_object()
+            events.next()
+                .begin_object()
                 .member("ph", "C")
                 .member("name", counter.name)
                 .member("pid", pid)
@@ -134,25 +176,32 @@ std::string trace_json(const Timeline& timeline, const Schedule& schedule) {
 }
 
 std::string trace_json(const std::vector<TraceLayer>& layers) {
+    std::string out;
+    const Status written = write_trace(layers, [&](std::string_view piece) -> Status {
+        out += piece;
+        return Done{};
+    });
+    return written ? out : std::string();
+}
+
+Status write_trace(const std::vector<TraceLayer>& layers, const TextSink& sink) {
     std::string origins;
     std::int64_t dropped = 0;
     for (const TraceLayer& layer : layers) {
         origins += (origins.empty() ? "" : ", ") + std::string(name_of(layer.timeline.origin));
         dropped += layer.timeline.dropped;
     }
-    JsonWriter json(Indent::compact);
-    json.begin_object()
-        .member("displayTimeUnit", "ms")
-        .begin_object("otherData")
-        .member("origin", origins)
-        .member("dropped_spans", dropped)
-        .end_object()
-        .begin_array("traceEvents");
+    const std::string head = fmt::format(
+        "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"origin\":\"{}\","
+        "\"dropped_spans\":{}}},\"traceEvents\":[",
+        origins, dropped);
+    if (Status status = sink(head); !status) return status;
+    Events events(sink);
     for (std::size_t i = 0; i < layers.size(); ++i) {
-        write_events(json, layers[i], Processes(i, layers.size()));
+        write_events(events, layers[i], Processes(i, layers.size()));
     }
-    json.end_array().end_object();
-    return json.str();
+    if (Status status = events.finish(); !status) return status;
+    return sink("]}\n");
 }
 
 } // namespace shardplan::sim

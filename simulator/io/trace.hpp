@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "simulator/engine/timeline.hpp"
+#include "simulator/io/file.hpp"
 
 namespace shardplan::sim {
 
@@ -21,6 +22,8 @@ struct TraceLayer {
 };
 /// The same of several, one beside the other stage by stage; processes begin with their origin.
 std::string trace_json(const std::vector<TraceLayer>& layers);
+/// Piece by piece: a trace is several times as long as the timeline it shows.
+Status write_trace(const std::vector<TraceLayer>& layers, const TextSink& sink);
 
 /// "F m3", "B c1 m3 u5": a span in a few letters, for a box that is short.
 std::string span_label(const Schedule& schedule, const Span& span);

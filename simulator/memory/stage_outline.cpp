@@ -24,10 +24,13 @@ void add_prediction_modules(const ModelSpec& model, ChunkOutline& out) {
     }
 }
 
-ChunkOutline chunk_outline(const ModelSpec& model, const Stage& stage, std::size_t chunk,
-                           std::int64_t recomputed_layers) {
+/// `at`: which stage and chunk that is.
+ChunkOutline chunk_outline(const ModelSpec& model, const Stage& stage, const PipelineShape& shape,
+                           const Position& at, std::int64_t recomputed_layers) {
     ChunkOutline out;
-    if (stage.has_embedding && chunk == 0) {
+    const auto chunk = static_cast<std::size_t>(at.chunk);
+    const std::size_t step = step_on_way(shape, at);
+    if (stage.has_embedding && step == 0) {
         out.push_back({embedding_unit, 1, false});
     }
     const auto chunks = static_cast<std::int64_t>(stage.chunks.size());
@@ -48,7 +51,7 @@ ChunkOutline chunk_outline(const ModelSpec& model, const Stage& stage, std::size
             out.push_back({run.kind, run.count - first, false});
         }
     }
-    if (stage.has_head && chunk + 1 == stage.chunks.size()) {
+    if (stage.has_head && step + 1 == way_length(shape)) {
         add_prediction_modules(model, out);
         out.push_back({head_unit, 1, false});
     }
@@ -163,15 +166,13 @@ struct Passes {
     std::vector<std::vector<ScheduledPass>> own;
 };
 
-Passes passes_of(const Layout& layout, std::int64_t chunks, std::int64_t micro_batches) {
+Passes passes_of(const Layout& layout, const PipelineShape& shape) {
     Passes out;
-    if (chunks <= 1) return out;
-    const PipelineShape shape{layout.schedule, layout.pp, static_cast<std::int32_t>(chunks),
-                              static_cast<std::int32_t>(micro_batches)};
+    if (shape.chunks <= 1) return out;
     if (splits_backward(shape.kind)) {
         out.own = pipeline_order(shape);
     } else {
-        out.lists = pass_lists(layout.pp, chunks, micro_batches);
+        out.lists = pass_lists(layout.pp, shape.chunks, shape.micro_batches);
     }
     return out;
 }
@@ -250,13 +251,16 @@ PipelineOutline outline_of(const ModelSpec& model, const Layout& layout,
     out.stages.reserve(stages.size());
     const std::int64_t chunks =
         stages.empty() ? 1 : static_cast<std::int64_t>(stages.front().chunks.size());
-    const Passes passes = passes_of(layout, chunks, micro_batches);
+    const PipelineShape shape{layout.schedule, layout.pp, static_cast<std::int32_t>(chunks),
+                              static_cast<std::int32_t>(micro_batches)};
+    const Passes passes = passes_of(layout, shape);
     for (std::size_t i = 0; i < stages.size(); ++i) {
         StageOutline stage;
         stage.has_embedding = stages[i].has_embedding;
         stage.has_head = stages[i].has_head;
         for (std::size_t c = 0; c < stages[i].chunks.size(); ++c) {
-            stage.chunks.push_back(chunk_outline(model, stages[i], c, recomputed_layers));
+            const Position at{static_cast<std::int32_t>(i), static_cast<std::int32_t>(c)};
+            stage.chunks.push_back(chunk_outline(model, stages[i], shape, at, recomputed_layers));
         }
         group_chunks(stage);
         if (stage.chunks.size() == 1) {

@@ -157,7 +157,9 @@ PathLevel scaleup_level(const Scenario& scenario, const InDomain& in) {
     level.per_link = level.per_rank;
     const bool mesh = s.kind == ScaleupKind::nvlink_mesh || s.kind == ScaleupKind::xgmi_mesh;
     if (mesh && in.domain > 1) set_mesh(scenario, in, profile, level);
-    if (s.kind == ScaleupKind::none || !s.peer_access) {
+    // ranks that are cores of the host copy messages themselves, as fast as their node says
+    const bool copies = s.kind == ScaleupKind::none && s.per_device.physical.value() > 0.0;
+    if ((s.kind == ScaleupKind::none && !copies) || !s.peer_access) {
         const Bandwidth host = through_host(node);
         if (host.value() > 0.0) {
             level.per_rank = s.kind == ScaleupKind::none ? host : std::min(level.per_rank, host);

@@ -127,7 +127,9 @@ void expect_peaks_of_estimate(const Case& c, double tolerance, const std::string
 TEST(Simulate, MemoryOverTimePeaksWhereTheEstimateSays) {
     for (const char* text :
          {"tp8,sp,pp4,dp2,mb1,zero1", "tp8,sp,pp4,v2,dp2,mb1", "tp8,sp,pp4,dp2,mb1,sched=gpipe",
-          "tp8,sp,pp4,dp2,mb1,sched=zb-h1", "dp64,mb1,zero3", "tp8,sp,pp4,dp2,mb1,rc=full:2"}) {
+          "tp8,sp,pp4,dp2,mb1,sched=zb-h1", "dp64,mb1,zero3", "tp8,sp,pp4,dp2,mb1,rc=full:2",
+          "tp8,sp,pp4,v2,dp2,mb1,sched=zb-v", "tp8,sp,pp4,v2,dp2,mb1,sched=dualpipe",
+          "tp4,sp,pp8,v2,dp2,mb1,sched=dualpipe", "tp8,sp,pp2,v2,dp4,mb1,sched=dualpipe,rc=full"}) {
         expect_peaks_of_estimate(llama_70b(text), 1e-12, text);
         expect_peaks_of_estimate(llama_70b(text, true), 0.01, text);
     }

@@ -95,4 +95,33 @@ TEST(Trace, LabelsSayPassChunkMicroBatchAndUnit) {
     EXPECT_EQ("optimizer", span_label(s.schedule, *optimizer));
 }
 
+TEST(Trace, IsTheSameInPiecesAndEndsWhereItCannotBeWritten) {
+    const Simulation s = small_step();
+    std::string all;
+    std::size_t pieces = 0;
+    const Status written =
+        write_trace(s.timeline, s.schedule, [&](std::string_view piece) -> Status {
+            all += piece;
+            ++pieces;
+            return Done{};
+        });
+    ASSERT_TRUE(written);
+    EXPECT_GT(pieces, 2U);
+    EXPECT_EQ(trace_json(s.timeline, s.schedule), all);
+    std::size_t asked = 0;
+    const Status full = write_trace(s.timeline, s.schedule, [&](std::string_view) -> Status {
+        ++asked;
+        return Error{ErrorCode::bad_input, "disk", "it is full", "make room"};
+    });
+    ASSERT_FALSE(full);
+    EXPECT_EQ("disk", full.error().where);
+    EXPECT_EQ(1U, asked);
+}
+
+TEST(Trace, OfATimelineWithoutSpansIsWholeJson) {
+    const auto json = JsonValue::parse(trace_json(Timeline{}, Schedule{}), "trace");
+    ASSERT_TRUE(json);
+    EXPECT_EQ(0U, json->find("traceEvents")->size());
+}
+
 } // namespace
