@@ -191,14 +191,21 @@ void write_comparison(const Console& console, std::optional<double> measured,
     console.out << json.str() << '\n';
 }
 
-void compare(const Console& console, const RunDisplay& display, PlannedRun plan) {
+/// The predicted step. Says so where the estimate cannot be made, or where the plan does not fit.
+std::optional<sim::Band<sim::Seconds>> predict(const Console& console, PlannedRun plan) {
     const auto priced = price_legal_layout(std::move(plan.scenario), plan.layout, "plan");
-    std::optional<sim::Band<sim::Seconds>> predicted;
-    if (priced) {
-        predicted = priced->estimate.time.total;
-    } else {
+    if (!priced) {
         console.err << "no prediction: " << sim::to_text(priced.error()) << '\n';
+        return std::nullopt;
     }
+    if (priced->estimate.verdict == sim::Verdict::does_not_fit) {
+        console.err << "warning: the plan " << priced->estimate.verdict_text << '\n';
+    }
+    return priced->estimate.time.total;
+}
+
+void compare(const Console& console, const RunDisplay& display,
+             const std::optional<sim::Band<sim::Seconds>>& predicted) {
     if (console.json) {
         write_comparison(console, display.median_step_seconds(), predicted);
     } else if (predicted && display.median_step_seconds()) {
@@ -229,6 +236,7 @@ int run_run(const RunVerbOptions& options, const Console& console) {
     if (!command) {
         return fail(console, command.error());
     }
+    const auto predicted = predict(console, std::move(*plan));
     RunDisplay display(console);
     std::deque<std::string> said; // on standard error; an error that was told makes it noise
     constexpr std::size_t most_lines = 200;
@@ -256,7 +264,7 @@ int run_run(const RunVerbOptions& options, const Console& console) {
         console.err << "wrote " << file << "; shardplan calibrate " << file
                     << " -o calibration.json\n";
     } else {
-        compare(console, display, std::move(*plan));
+        compare(console, display, predicted);
     }
     if (const std::string file = passed_value(options, "--measure"); !file.empty()) {
         console.err << "wrote " << file << "; shardplan validate --measurement " << file << '\n';

@@ -119,6 +119,23 @@ TEST_F(TrainVerb, ProcessesUnderMpirunTrainTheSame) {
     EXPECT_EQ(losses("threads"), mpi);
 }
 
+TEST_F(TrainVerb, PlanThatDoesNotFitIsRunWithAWarning) {
+    EstimateOptions o;
+    o.scenario.model = SHARDPLAN_SOURCE_DIR "/samples/run/tiny-gpt.json";
+    o.scenario.cluster = "local-cpu";
+    o.scenario.gpus = 2;
+    o.scenario.stack = "shardplan-cpu";
+    o.scenario.sets = {"job.precision.compute=fp32", "job.constraints.memory_cap=1 MiB"};
+    o.scenario.job_fields = {{"--sequence", "sequence.max", "32"},
+                             {"--global-batch", "global_batch.sequences", "8"}};
+    o.layout = "dp2,mb2";
+    o.output = plan_;
+    ASSERT_EQ(1, run_verb(run_estimate, o).code);
+    const Answer answer = run_verb(run_run, options({"--steps", "2"}));
+    EXPECT_EQ(0, answer.code) << answer.err;
+    EXPECT_TRUE(contains(answer.err, "warning: the plan does not fit: ")) << answer.err;
+}
+
 TEST_F(TrainVerb, OtherRanksThanThePlansSayWhatToWrite) {
     RunVerbOptions o = options({});
     o.ranks = 3;
