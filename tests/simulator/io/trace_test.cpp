@@ -100,7 +100,7 @@ TEST(Trace, IsTheSameInPiecesAndEndsWhereItCannotBeWritten) {
     std::string all;
     std::size_t pieces = 0;
     const Status written =
-        write_trace(s.timeline, s.schedule, [&](std::string_view piece) -> Status {
+        write_trace({{s.timeline, s.schedule}}, [&](std::string_view piece) -> Status {
             all += piece;
             ++pieces;
             return Done{};
@@ -109,7 +109,7 @@ TEST(Trace, IsTheSameInPiecesAndEndsWhereItCannotBeWritten) {
     EXPECT_GT(pieces, 2U);
     EXPECT_EQ(trace_json(s.timeline, s.schedule), all);
     std::size_t asked = 0;
-    const Status full = write_trace(s.timeline, s.schedule, [&](std::string_view) -> Status {
+    const Status full = write_trace({{s.timeline, s.schedule}}, [&](std::string_view) -> Status {
         ++asked;
         return Error{ErrorCode::bad_input, "disk", "it is full", "make room"};
     });
