@@ -54,8 +54,13 @@ double one_f_one_b_path(const PipelinePasses& passes, std::int64_t stages,
             const std::int64_t after = p - 1 - stage;
             const auto k = static_cast<double>(std::min(after, m - 1));
             const double away = behind - (inside + 1.0) * (t + hops);
+            // In between the path may go down and back every k + 1 micro-batches: where messages
+            // take so long, or later stages, that as many in flight do not cover it.
+            const std::int64_t rounds = (m - 1) / (after + 1) - 1;
+            const double again =
+                rounds > 0 ? static_cast<double>(rounds) * positive(away - k * t) : 0.0;
             const double seconds = before + inside * (t + hops) + static_cast<double>(m) * t +
-                                   waits(away, k * f, k * b, m - 1 > after);
+                                   waits(away, k * f, k * b, m - 1 > after) + again;
             longest = std::max(longest, seconds);
         };
         // Convex in the stage within a run, but for where the micro-batches get fewer than the
@@ -138,26 +143,45 @@ private:
     std::size_t chunks_;
 };
 
-/// The longest way to the first micro-batch's last chunk, at the first and the last stage of every
+/// Ways through the rounds of one direction.
+struct Rounds {
+    double group = 0.0;        ///< micro-batches of a group
+    double arrival = 0.0;      ///< of the micro-batch at the next run
+    std::vector<double>& ways; ///< by run: at its first and its last stage
+
+    Rounds(double of_group, std::size_t runs, std::vector<double>& out)
+        : group(of_group), ways(out) {
+        ways.assign(2 * runs, 0.0);
+    }
+    /// On from one run to the next. `before`: a pass of the chunk before; 0: there is none.
+    void go(std::size_t run, double before, double own, double stages, double hop) {
+        double& first = ways[2 * run];
+        double& last = ways[2 * run + 1];
+        const double round = group * before;
+        first = std::max(first + round, arrival);
+        last = std::max(last + round, first + (stages - 1.0) * (own + hop));
+        arrival = last + own + hop;
+    }
+};
+
+/// The longest ways to the first micro-batch's last chunk, at the first and the last stage of every
 /// run: each round with it through all stages, or through the passes of a group on one of them.
-/// Read backwards, the same of the last micro-batch's way back. `pass(run, chunk)`: seconds.
-template <class Pass>
-void go_round(const PipelinePasses& passes, double group, std::size_t chunks, const Pass& pass,
-              std::vector<double>& ways) {
+/// Read backwards, the same of the last micro-batch's way back. Both at once: neither waits for the
+/// other.
+void go_round(const PipelinePasses& passes, const Chunks& of, const MicroBatchGroups& groups,
+              PipelineRoom& room) {
     const std::vector<StageRun>& runs = passes.runs;
     const double hop = passes.hop.value();
-    ways.assign(2 * runs.size(), 0.0);
-    for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-        double arrival = chunk > 0 ? ways.back() + pass(runs.size() - 1, chunk - 1) + hop : 0.0;
+    Rounds out(static_cast<double>(groups.largest()), runs.size(), room.warm_up);
+    Rounds back(static_cast<double>(groups.least), runs.size(), room.drain);
+    for (std::size_t chunk = 0; chunk < of.count(); ++chunk) {
         for (std::size_t run = 0; run < runs.size(); ++run) {
-            const double round = chunk > 0 ? group * pass(run, chunk - 1) : 0.0;
-            double& first = ways[2 * run];
-            double& last = ways[2 * run + 1];
-            const double own = pass(run, chunk);
-            first = std::max(first + round, arrival);
-            last = std::max(last + round,
-                            first + static_cast<double>(runs[run].count - 1) * (own + hop));
-            arrival = last + own + hop;
+            const auto stages = static_cast<double>(runs[run].count);
+            const bool any = chunk > 0;
+            out.go(run, any ? of.forward(run, chunk - 1) : 0.0, of.forward(run, chunk), stages,
+                   hop);
+            back.go(run, any ? of.backward(run, chunk - 1) : 0.0, of.backward(run, chunk), stages,
+                    hop);
         }
     }
 }
@@ -305,8 +329,7 @@ double interleaved_path(const PipelinePasses& passes, std::int64_t stages,
     const double hop = passes.hop.value();
     const auto forward = [&](std::size_t run, std::size_t chunk) { return of.forward(run, chunk); };
     const auto back = [&](std::size_t run, std::size_t chunk) { return of.backward(run, chunk); };
-    go_round(passes, first_group, v, forward, room.warm_up);
-    go_round(passes, last_group, v, back, room.drain);
+    go_round(passes, of, groups, room);
     const std::size_t end = passes.runs.size() - 1;
     const ChunkPass head{Seconds(forward(end, v - 1)), Seconds(back(end, v - 1)), Seconds{}};
     Ways ways; // of the run and all after it, and of all before it

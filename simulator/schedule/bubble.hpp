@@ -30,7 +30,8 @@ struct PipelineTime {
 /// 1f1b: the largest over stages s of sum_{i<s} t_i + m t_s + max(0, S - k F_s) +
 /// max(0, S - k B_s), where S = sum_{i>s} t_i is how long a micro-batch is away behind s and
 /// k = min(p - 1 - s, m - 1) passes of s lie in between; the larger of the two waits alone where
-/// all forward passes come before the first backward one (m - 1 <= p - 1 - s).
+/// all forward passes come before the first backward one (m - 1 <= p - 1 - s). In between a
+/// micro-batch may be away for longer than those after it cover, S > k t_s, once in every k + 1.
 /// interleaved: the same chunk by chunk, with warm-up and drain that go round v - 1 times, each
 /// round either with a micro-batch through all stages or through the passes of a group
 /// (`groups_of`) on one of them, and with every group a path that stays on the last stage while

@@ -43,8 +43,8 @@ struct PipelinePasses {
     /// the same.
     std::vector<ChunkPass> chunks;
     /// What a message takes on its way to a neighbouring stage while both go on with other passes.
-    /// Closed forms count it where a stage waits for the first and the last micro-batch, not in
-    /// between.
+    /// The closed forms of zb-h1 and interleaving count it where a stage waits for the first and
+    /// the last micro-batch, not in between.
     Seconds hop;
     /// By which passes are ordered, where the order is found.
     PassLengths lengths;

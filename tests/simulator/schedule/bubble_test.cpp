@@ -131,6 +131,12 @@ TEST(Bubble, TakesMessagesOnTheirWayOncePerNeighbourAndDirection) {
     const auto kind = ScheduleKind::one_f_one_b;
     EXPECT_DOUBLE_EQ(total(kind, 0.25, 1), total(kind, 0, 1) + 2 * way);
     EXPECT_GE(total(ScheduleKind::zb_h1, 0.25, 1), total(ScheduleKind::zb_h1, 0, 1) + way);
+    // And of more, every fourth: no more than four are in flight.
+    const auto of_many = [&](double hop) {
+        passes.hop = Seconds(hop);
+        return pipeline_time(kind, passes, 16, 1, room).total.value();
+    };
+    EXPECT_DOUBLE_EQ(of_many(0.25), of_many(0) + 4 * way);
     const auto chunked = ScheduleKind::interleaved;
     EXPECT_GE(total(chunked, 0.25, 2), total(chunked, 0, 2) + way);
 }
