@@ -7,6 +7,7 @@
 
 #include "planner/cli/present.hpp"
 #include "planner/cli/present_calendar.hpp"
+#include "planner/cli/present_groups.hpp"
 #include "planner/cli/table.hpp"
 #include "simulator/units/text.hpp"
 
@@ -241,6 +242,7 @@ void print_plans(const Console& console, const PlanAnswer& answer) {
     if (!answer.ranking.empty()) {
         const Ranked& best = answer.ranking.front();
         print_first_screen(console, evaluator, {best.text, best.estimate});
+        print_node_groups(console, evaluator, best.estimate);
         print_ranking(console, answer.ranking);
         print_rivals(console, answer);
         print_calendar(console, answer.calendar);

@@ -1,5 +1,6 @@
 #include "planner/cli/present.hpp"
 #include "planner/cli/present_calendar.hpp"
+#include "planner/cli/present_groups.hpp"
 #include "planner/cli/present_plan.hpp"
 #include "simulator/io/json.hpp"
 
@@ -117,6 +118,7 @@ void write_plans(const Console& console, const PlanAnswer& answer) {
         }
         json.key("estimate");
         write_estimate(json, {ranked.text, ranked.estimate});
+        write_node_groups(json, ranked.from->evaluator, ranked.estimate);
         json.end_object();
     }
     json.end_array();

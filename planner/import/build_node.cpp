@@ -133,13 +133,16 @@ void set_nics(sim::NodeTemplate& node, const NodeView& view, const sim::NodeTemp
     Bandwidth least;
     bool near = false;
     bool any_path = false;
-    bool forbidden = false;
-    for (const std::size_t nic : rails) {
+    std::vector<std::int64_t> forbidden;
+    for (std::size_t card = 0; card < rails.size(); ++card) {
+        const std::size_t nic = rails[card];
         const NodePart& part = view.part(nic);
         if (part.speed.value() > 0.0 && (least.value() <= 0.0 || part.speed < least)) {
             least = part.speed;
         }
-        forbidden = forbidden || (part.gpudirect && !*part.gpudirect);
+        if (part.gpudirect && !*part.gpudirect) {
+            forbidden.push_back(static_cast<std::int64_t>(card));
+        }
         for (std::size_t gpu = 0; gpu < view.gpus.size(); ++gpu) {
             const PathKind kind = view.path(gpu, nic).kind;
             near = near || is_near(kind);
@@ -147,7 +150,11 @@ void set_nics(sim::NodeTemplate& node, const NodeView& view, const sim::NodeTemp
         }
     }
     node.nics.per_nic.physical = least;
-    node.nics.gpudirect = !forbidden && (near || !any_path);
+    const bool all_forbidden = !rails.empty() && forbidden.size() == rails.size();
+    node.nics.gpudirect = !all_forbidden && (near || !any_path);
+    if (node.nics.gpudirect) {
+        node.nics.staged = std::move(forbidden);
+    }
     if (base != nullptr && least.value() <= 0.0) {
         node.nics.per_nic = base->nics.per_nic;
     }

@@ -5,7 +5,9 @@
 
 int main() {
     using namespace shardplan;
-    const auto clusters = fuzz::tree_files("topologies/clusters", ".json", 30);
+    auto clusters = fuzz::tree_files("topologies/clusters", ".json", 30);
+    const auto samples = fuzz::tree_files("samples/clusters", ".json", 10);
+    clusters.insert(clusters.end(), samples.begin(), samples.end());
     std::vector<std::string> devices;
     for (const std::string& text : fuzz::tree_files("topologies/devices", ".json", 60)) {
         devices.push_back(text);
@@ -22,6 +24,12 @@ int main() {
          [](const std::string& text) {
              return fuzz::run_verb(plan::cli::run_cluster,
                                    plan::cli::ClusterOptions{fuzz::as_file(text), {}, {}});
+         }},
+        {"ways", samples,
+         [](const std::string& text) {
+             plan::cli::ClusterOptions options{fuzz::as_file(text), {}, {}};
+             options.between = "0,45";
+             return fuzz::run_verb(plan::cli::run_cluster, options);
          }},
         {"estimates", newer,
          [](const std::string& text) {

@@ -52,6 +52,40 @@ TEST(ImportedClusters, TemplateGivesWhatTheFileLacks) {
     EXPECT_TRUE(sim::check_cluster(built.cluster, "c"));
 }
 
+TEST(ImportedClusters, ACardThatMayNotReadDeviceMemoryIsStagedAlone) {
+    const auto nics_of = [](const char* first, const char* second) {
+        std::string text = "<system version=\"1\"><cpu numaid=\"0\">";
+        for (int i = 0; i < 2; ++i) {
+            const std::string bus = std::to_string(1 + i);
+            text += "<pci busid=\"0000:" + bus +
+                    "0:00.0\" class=\"0x060400\" link_speed=\"32.0 GT/s "
+                    "PCIe\" link_width=\"16\"><pci busid=\"0000:" +
+                    bus +
+                    "1:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">"
+                    "<gpu dev=\"" +
+                    std::to_string(i) + "\" sm=\"90\" rank=\"" + std::to_string(i) +
+                    "\" gdr=\"1\"/></pci><pci busid=\"0000:" + bus +
+                    "2:00.0\" class=\"0x020700\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">"
+                    "<nic><net name=\"mlx5_" +
+                    std::to_string(i) + "\" dev=\"" + std::to_string(i) +
+                    "\" speed=\"400000\" port=\"1\" guid=\"0x" + bus +
+                    "\" maxconn=\"1024\" gdr=\"" + (i == 0 ? first : second) +
+                    "\"/></nic></pci></pci>";
+        }
+        const ImportHelp help = help_with("H100-SXM-80GB");
+        const auto built = build_cluster(diagnosed(text + "</cpu></system>", help), help);
+        EXPECT_TRUE(built) << (built ? "" : sim::to_text(built.error()));
+        return built ? node_of(*built).nics : sim::Nics{};
+    };
+    EXPECT_EQ(nics_of("1", "0").count, 2);
+    EXPECT_TRUE(nics_of("1", "0").gpudirect);
+    EXPECT_EQ(nics_of("1", "0").staged, std::vector<std::int64_t>{1});
+    EXPECT_TRUE(nics_of("1", "1").staged.empty());
+    // where none may, the node says so as a whole
+    EXPECT_FALSE(nics_of("0", "0").gpudirect);
+    EXPECT_TRUE(nics_of("0", "0").staged.empty());
+}
+
 TEST(ImportedClusters, HybridCubeMeshKeepsItsGraph) {
     ImportedCluster built = built_from("topo_v100_cubemesh.txt", help_with("V100-SXM2-32GB"));
     EXPECT_EQ(node_of(built).scaleup.kind, sim::ScaleupKind::nvlink_mesh);
