@@ -43,8 +43,11 @@ public:
     Lines(const GroupPath& path, CostLines& out) : path_(path), out_(out) {
         for (const PathLevel& level : path.levels) {
             launch_ = std::max(launch_, level.launch_latency.value());
+            per_sum_ = std::max(per_sum_, level.seconds_per_sum);
         }
     }
+    /// Bytes a rank adds to its own, of those of the collective, in the lines that follow.
+    void set_summed(double share) { summed_ = share; }
     [[nodiscard]] bool allows(Algorithm a) const {
         return (path_.algorithms & 1U << static_cast<unsigned>(a)) != 0;
     }
@@ -55,14 +58,17 @@ public:
     void add(Algorithm a, Protocol p, double latency, double seconds_per_byte, double half,
              double ramp) {
         if (!std::isfinite(seconds_per_byte)) return;
+        const double sums = summed_ * per_sum_;
         out_.lines.push_back(
-            {Seconds(launch_ + latency), seconds_per_byte, Bytes(half), ramp, a, p});
+            {Seconds(launch_ + latency), seconds_per_byte + sums, Bytes(half), ramp, a, p});
     }
 
 private:
     const GroupPath& path_;
     CostLines& out_;
     double launch_ = 0.0;
+    double per_sum_ = 0.0;
+    double summed_ = 0.0;
 };
 
 // --- rings -----------------------------------------------------------------------------------
@@ -399,13 +405,19 @@ void add_exchange(const GroupPath& path, Collective op, Lines& lines) {
     const bool reduces_and_gathers = op == Collective::all_reduce;
     const double trips = reduces_and_gathers ? 2.0 : 1.0;
     const auto n = static_cast<double>(path.ranks);
+    // each part is added up on its way past the other ranks
+    lines.set_summed(op == Collective::all_gather ? 0.0 : (n - 1.0) / n);
     if (lines.allows(Algorithm::ring)) add_rings(path, trips, (n - 1.0) / n, lines);
     if (lines.allows(Algorithm::hierarchical)) add_hierarchical(path, trips, lines);
     if (lines.allows(Algorithm::torus_2d)) add_torus(path, trips, lines);
     if (lines.allows(Algorithm::halving_doubling)) add_halving_doubling(path, trips, lines);
     if (reduces_and_gathers) {
+        // the root of a binomial tree adds what each of its children sends
+        lines.set_summed(rounds(path.ranks));
         if (lines.allows(Algorithm::tree)) add_trees(path, lines);
+        lines.set_summed(0.0);
         add_in_switch(path, lines);
+        lines.set_summed((n - 1.0) / static_cast<double>(std::max<std::int64_t>(1, path.servers)));
         if (lines.allows(Algorithm::parameter_server)) add_parameter_server(path, lines);
     } else if (lines.allows(Algorithm::pat)) {
         add_pat(path, lines);
@@ -444,6 +456,7 @@ CostLines cost_lines(const GroupPath& path) {
     Lines lines(path, out);
     for (std::size_t i = 0; i < collectives; ++i) {
         const auto op = static_cast<Collective>(i);
+        lines.set_summed(0.0);
         out.begin[i] = static_cast<std::uint32_t>(out.lines.size());
         add_lines(path, op, lines);
         prune(out.lines, out.begin[i]);
@@ -454,6 +467,8 @@ CostLines cost_lines(const GroupPath& path) {
             GroupPath any = path;
             any.protocols |= 1U << static_cast<unsigned>(Protocol::simple);
             Lines rings(any, out);
+            const bool adds = op == Collective::all_reduce || op == Collective::reduce_scatter;
+            rings.set_summed(op == Collective::reduce ? 1.0 : adds ? (n - 1.0) / n : 0.0);
             add_rings(any, op == Collective::all_reduce ? 2.0 : 1.0, all_pass ? 1.0 : (n - 1.0) / n,
                       rings);
         }

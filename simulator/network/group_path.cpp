@@ -50,6 +50,9 @@ void set_profile(const FabricProfile* profile, const LinkBandwidth& link, PathLe
     level.half_size = Bytes(profile->half_size.value);
     level.ramp = profile->ramp.source.empty() ? 1.0 : profile->ramp.value;
     if (profile->floor_latency) level.floor_latency = Seconds(profile->floor_latency->value);
+    if (profile->reduction_rate && profile->reduction_rate->value > 0.0) {
+        level.seconds_per_sum = 1.0 / profile->reduction_rate->value;
+    }
     const double whole = profile->bandwidth_efficiency.value;
     const auto set = [whole](const std::optional<TransportProfile>& from, Transport& to) {
         if (!from || whole <= 0.0) return;
