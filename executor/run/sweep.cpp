@@ -65,12 +65,13 @@ struct Entry {
 
     SweepCase what;
     double estimate = 0.0; ///< seconds of a call, of the first look
+    double wall = 0.0;     ///< the same by the clock on the wall
     std::int64_t calls = 1;
     Samples samples;
 
     [[nodiscard]] double round_seconds() const {
         // one call ahead of those that are timed
-        return estimate * static_cast<double>(calls > 1 ? calls + 1 : 1);
+        return wall * static_cast<double>(calls > 1 ? calls + 1 : 1);
     }
 };
 
@@ -133,6 +134,7 @@ private:
     std::vector<Entry> entries_;
     Entry probe_;
     Buffer<float> memory_;
+    double last_wall_ = 0.0; ///< of a call of what was timed last
     int repeats_ = 1;
     std::int64_t left_out_ = 0;
     MachineFacts machine_ = machine_facts();
@@ -207,7 +209,9 @@ Result<double> Sweep::time(const Entry& entry) {
     for (std::int64_t i = 0; runs && i < entry.calls; ++i) {
         if (Status status = entry.what.run(memory); !status) return status.error();
     }
-    const double seconds = own ? thread_seconds() - computed : seconds_since(begin);
+    const double wall = seconds_since(begin);
+    const double seconds = own ? thread_seconds() - computed : wall;
+    last_wall_ = wall / static_cast<double>(entry.calls);
     return seconds / static_cast<double>(entry.calls);
 }
 
@@ -225,9 +229,10 @@ Status Sweep::look() {
         }
         auto once = time(entry);
         if (!once) return once.error();
-        std::vector<double> values = {*once, seconds_since(start_)};
+        std::vector<double> values = {*once, seconds_since(start_), last_wall_};
         if (Status status = agree(values); !status) return status;
         entry.estimate = std::max(values[0], 1e-9);
+        entry.wall = std::max(values[2], entry.estimate);
         entry.calls = static_cast<std::int64_t>(
             std::clamp(std::ceil(least_sample() / entry.estimate), 1.0, most_calls));
         late = values[1] > until;

@@ -56,6 +56,9 @@ std::vector<Knob> knobs_of(FabricProfile& fabric) {
     if (fabric.floor_latency) {
         add("floor_latency", *fabric.floor_latency, seconds);
     }
+    if (fabric.reduction_rate) {
+        add("reduction_rate", *fabric.reduction_rate, Range{1e8, 1e13});
+    }
     return knobs;
 }
 

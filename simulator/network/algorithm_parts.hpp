@@ -35,8 +35,11 @@ public:
     Lines(const GroupPath& path, CostLines& out) : path_(path), out_(out) {
         for (const PathLevel& level : path.levels) {
             launch_ = std::max(launch_, level.launch_latency.value());
+            per_sum_ = std::max(per_sum_, level.seconds_per_sum);
         }
     }
+    /// Bytes a rank adds to its own, of those of the collective, in the lines that follow.
+    void set_summed(double share) { summed_ = share; }
     [[nodiscard]] bool allows(Algorithm a) const {
         return (path_.algorithms & 1U << static_cast<unsigned>(a)) != 0;
     }
@@ -47,14 +50,17 @@ public:
     void add(Algorithm a, Protocol p, double latency, double seconds_per_byte, double half,
              double ramp) {
         if (!std::isfinite(seconds_per_byte)) return;
+        const double sums = summed_ * per_sum_;
         out_.lines.push_back(
-            {Seconds(launch_ + latency), seconds_per_byte, Bytes(half), ramp, a, p});
+            {Seconds(launch_ + latency), seconds_per_byte + sums, Bytes(half), ramp, a, p});
     }
 
 private:
     const GroupPath& path_;
     CostLines& out_;
     double launch_ = 0.0;
+    double per_sum_ = 0.0;
+    double summed_ = 0.0;
 };
 
 /// A ring that runs through every rank: the slowest tier decides, where the ranks inside one unit

@@ -274,14 +274,20 @@ void add_exchange(const GroupPath& path, Collective op, Lines& lines) {
     const bool reduces_and_gathers = op == Collective::all_reduce;
     const double trips = reduces_and_gathers ? 2.0 : 1.0;
     const auto n = static_cast<double>(path.ranks);
+    // each part is added up on its way past the other ranks
+    lines.set_summed(op == Collective::all_gather ? 0.0 : (n - 1.0) / n);
     if (lines.allows(Algorithm::ring)) add_rings(path, trips, (n - 1.0) / n, lines);
     if (lines.allows(Algorithm::hierarchical)) add_hierarchical(path, trips, lines);
     if (lines.allows(Algorithm::torus_2d)) add_torus(path, trips, lines);
     if (lines.allows(Algorithm::halving_doubling)) add_halving_doubling(path, trips, lines);
     if (reduces_and_gathers) {
+        // the root of a binomial tree adds what each of its children sends
+        lines.set_summed(rounds(path.ranks));
         if (lines.allows(Algorithm::tree)) add_trees(path, lines);
+        lines.set_summed(0.0);
         add_in_switch(path, lines);
         add_collnet(path, lines);
+        lines.set_summed((n - 1.0) / static_cast<double>(std::max<std::int64_t>(1, path.servers)));
         if (lines.allows(Algorithm::parameter_server)) add_parameter_server(path, lines);
     } else if (lines.allows(Algorithm::pat)) {
         add_pat(path, lines);
@@ -320,6 +326,7 @@ CostLines cost_lines(const GroupPath& path) {
     Lines lines(path, out);
     for (std::size_t i = 0; i < collectives; ++i) {
         const auto op = static_cast<Collective>(i);
+        lines.set_summed(0.0);
         out.begin[i] = static_cast<std::uint32_t>(out.lines.size());
         add_lines(path, op, lines);
         prune(out.lines, out.begin[i]);
@@ -330,6 +337,8 @@ CostLines cost_lines(const GroupPath& path) {
             GroupPath any = path;
             any.protocols |= 1U << static_cast<unsigned>(Protocol::simple);
             Lines rings(any, out);
+            const bool adds = op == Collective::all_reduce || op == Collective::reduce_scatter;
+            rings.set_summed(op == Collective::reduce ? 1.0 : adds ? (n - 1.0) / n : 0.0);
             add_rings(any, op == Collective::all_reduce ? 2.0 : 1.0, all_pass ? 1.0 : (n - 1.0) / n,
                       rings);
         }

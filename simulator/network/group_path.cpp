@@ -62,6 +62,9 @@ void set_profile(const FabricProfile* profile, const LinkBandwidth& link, PathLe
     level.half_size = Bytes(profile->half_size.value);
     level.ramp = profile->ramp.source.empty() ? 1.0 : profile->ramp.value;
     if (profile->floor_latency) level.floor_latency = Seconds(profile->floor_latency->value);
+    if (profile->reduction_rate && profile->reduction_rate->value > 0.0) {
+        level.seconds_per_sum = 1.0 / profile->reduction_rate->value;
+    }
     set_transport(*profile, profile->low_latency, level.low_latency);
     set_transport(*profile, profile->low_latency_128, level.low_latency_128);
     set_transport(*profile, profile->tree, level.tree);

@@ -57,6 +57,7 @@ struct PathLevel {
     Seconds step_latency;            ///< of one message
     Seconds launch_latency;          ///< once per collective
     Seconds floor_latency;           ///< the least a collective takes
+    double seconds_per_sum = 0.0;    ///< of a byte that a rank adds to its own
     Bytes half_size;                 ///< bytes one of two ranks sends to reach half the bandwidth
     double ramp = 1.0;               ///< time lost goes with (half_size / bytes) to this power
     double spread = 0.0;             ///< relative standard deviation of the time of a collective

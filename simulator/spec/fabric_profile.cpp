@@ -63,6 +63,10 @@ void describe(FieldVisitor& v, FabricProfile& x) {
           {"floor_latency", "least time per call",
            "Least time between two calls, however short the messages: the host's part."},
           x.floor_latency);
+    field(v,
+          {"reduction_rate", "rate of sums",
+           "Bytes a rank adds to its own in a second of a reduction; none: no time is lost."},
+          x.reduction_rate);
     field(v, {"low_latency", "LL protocol", "A ring with NCCL's LL protocol."}, x.low_latency);
     field(v, {"low_latency_128", "LL128 protocol", "A ring with NCCL's LL128 protocol."},
           x.low_latency_128);

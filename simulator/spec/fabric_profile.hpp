@@ -45,6 +45,9 @@ struct FabricProfile {
     Constant ramp;                 ///< share of time lost goes with (half_size / bytes)^ramp
     /// Least seconds between two calls, however short the messages: the host's part.
     std::optional<Constant> floor_latency;
+    /// Bytes/s that a rank adds to its own in a reduction, one after the other with moving them;
+    /// none: sums take no time of their own.
+    std::optional<Constant> reduction_rate;
     std::optional<TransportProfile> low_latency;     ///< NCCL's LL protocol
     std::optional<TransportProfile> low_latency_128; ///< NCCL's LL128 protocol
     std::optional<TransportProfile> tree;            ///< from node to node, Simple protocol

@@ -43,6 +43,7 @@ constexpr auto units = std::to_array<std::pair<std::string_view, std::string_vie
     {"message_buffers", "B"},
     {"in_switch_buffers", "B"},
     {"kernel_time", "s"},
+    {"reduction_rate", "B/s"},
     {"norm_forward", "B/s"},
     {"norm_backward", "B/s"},
     {"activation_forward", "B/s"},

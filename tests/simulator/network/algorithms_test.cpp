@@ -105,6 +105,23 @@ TEST(Algorithms, ATreeOverSwitchesPassesTheCardsTwiceBeyondTwoNodes) {
     EXPECT_DOUBLE_EQ(all_reduce(path({inner, outer}, tree), 4e9), 6 * 20e-6 + 4e9 / 200e9);
 }
 
+TEST(Algorithms, SumsTakeTheirTimeWhereTheNetworkSaysSo) {
+    PathLevel level = network(4, 10e9);
+    const GroupPath free = path({level}, only(Algorithm::ring));
+    level.seconds_per_sum = 1e-10;
+    const GroupPath paid = path({level}, only(Algorithm::ring));
+    const auto added = [&](Collective op) {
+        return collective_time(paid, op, Bytes(4e9)).value() -
+               collective_time(free, op, Bytes(4e9)).value();
+    };
+    EXPECT_NEAR(added(Collective::all_reduce), 0.75 * 4e9 * 1e-10, 1e-12);
+    EXPECT_NEAR(added(Collective::reduce_scatter), 0.75 * 4e9 * 1e-10, 1e-12);
+    EXPECT_NEAR(added(Collective::reduce), 4e9 * 1e-10, 1e-12);
+    EXPECT_EQ(added(Collective::all_gather), 0.0);
+    EXPECT_EQ(added(Collective::broadcast), 0.0);
+    EXPECT_EQ(added(Collective::all_to_all), 0.0);
+}
+
 TEST(Algorithms, LatencyOfATreeGrowsWithTheLogarithmOfTheNodes) {
     const auto small = [](std::int64_t nodes) {
         return all_reduce(path({network(nodes, 1e15, 5e-6)}, only(Algorithm::tree)), 8.0);

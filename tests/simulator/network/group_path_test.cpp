@@ -114,6 +114,21 @@ TEST(GroupPath, GoesThroughHostMemoryWithoutPeerAccess) {
     EXPECT_LT(without.value(), 0.6 * with.value());
 }
 
+TEST(GroupPath, OfRanksThatAreCoresIsAsFastAsTheirNodeSaysTheyCopy) {
+    sim::Cluster cluster = dgx_h100(1);
+    sim::NodeTemplate& node = cluster.node_groups[0].node;
+    node.scaleup.kind = sim::ScaleupKind::none;
+    node.scaleup.per_device = {};
+    node.host.pcie_per_device.physical = sim::Bandwidth(20e9);
+    const auto rate = [&] {
+        return path_of(on(cluster), layout(8, 1, 1), Group::tp).levels.at(0).per_rank.value();
+    };
+    // devices without links of their own: up one slot and down another
+    EXPECT_LE(rate(), 10e9);
+    node.scaleup.per_device.physical = sim::Bandwidth(50e9);
+    EXPECT_DOUBLE_EQ(rate(), 50e9); // no profile of this network takes anything away
+}
+
 TEST(GroupPath, GoesThroughHostMemoryWithoutGpudirect) {
     sim::Cluster cluster = dgx_h100(4);
     const auto with = path_of(on(cluster), layout(8, 1, 4), Group::dp).levels.at(0).per_rank;
