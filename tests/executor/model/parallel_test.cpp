@@ -170,7 +170,7 @@ TEST(ParallelArithmetic, InSinglePrecisionAndIn16BitStorageStaysClose) {
     }
 }
 
-/// A layout on up to twelve ranks, whether or not the model goes into it.
+/// A layout on up to eight ranks, whether or not the model goes into it.
 sim::Layout drawn_layout(std::mt19937& engine, bool routed) {
     const auto one_of = [&](std::initializer_list<int> values) {
         return *(values.begin() + static_cast<std::ptrdiff_t>(engine() % values.size()));
@@ -180,7 +180,7 @@ sim::Layout drawn_layout(std::mt19937& engine, bool routed) {
         layout.tp = static_cast<std::uint16_t>(one_of({1, 1, 2, 4}));
         layout.cp = static_cast<std::uint16_t>(one_of({1, 1, 2, 3, 4}));
         layout.dp = static_cast<std::uint32_t>(one_of({1, 2, 3, 4}));
-    } while (sim::rank_count(layout) > 12);
+    } while (sim::rank_count(layout) > 8);
     layout.micro_batch = static_cast<std::uint32_t>(one_of({1, 2, 3}));
     layout.sp = layout.tp > 1 && one_of({0, 1}) == 1;
     layout.cp_kind = static_cast<sim::CpKind>(layout.cp > 1 ? one_of({0, 1, 2}) : 0);
@@ -200,7 +200,7 @@ TEST(MixedParallel, LayoutsDrawnByChanceTrainAsOneRank) {
                                      wide(tiny_mixtral(true))};
     Deviation worst;
     int trained = 0;
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 60; ++i) {
         const std::size_t number = engine() % std::size(models);
         const sim::LayoutTables tables;
         const sim::Layout layout = drawn_layout(engine, number >= 2);
@@ -218,7 +218,7 @@ TEST(MixedParallel, LayoutsDrawnByChanceTrainAsOneRank) {
         worst.gradient = std::max(worst.gradient, d.gradient);
         ++trained;
     }
-    EXPECT_GE(trained, 60);
+    EXPECT_GE(trained, 35);
     std::cout << trained << " layouts, worst relative difference: losses " << worst.loss
               << ", gradients " << worst.gradient << '\n';
 }
