@@ -73,7 +73,8 @@ double placeholder_elements(const MemoryInputs& in, const Layout& layout, const 
     return elements;
 }
 
-StageParameters stage_parameters(const MemoryInputs& in, const Layout& layout, const Stage& stage) {
+StageParameters stage_parameters(const MemoryInputs& in, const Layout& layout, const Stage& stage,
+                                 std::size_t number) {
     StageParameters out;
     const ModelSpec& model = in.scenario.model;
     out.all = stage_on_rank(model, in.resolved, layout, stage);
@@ -97,6 +98,9 @@ StageParameters stage_parameters(const MemoryInputs& in, const Layout& layout, c
         out.root += p;
         out.root_gradient = std::max(out.root_gradient, p.trained());
     }
+    if (in.scenario.stack.states.whole_pieces) {
+        out.units = stage_units(model, in.resolved, layout, stage, number);
+    }
     return out;
 }
 
@@ -112,7 +116,7 @@ const std::vector<StageParameters>& cached_parameters(const MemoryInputs& in, co
     std::vector<StageParameters>& slot = cache.parameters[key];
     if (slot.empty()) {
         for (const std::size_t first : outline.structures) {
-            slot.push_back(stage_parameters(in, layout, placement.stages[first]));
+            slot.push_back(stage_parameters(in, layout, placement.stages[first], first));
             slot.back().placeholders =
                 placeholder_elements(in, layout, outline.stages[first], cache);
         }

@@ -140,9 +140,77 @@ double moment_bytes(const Resolved& r) {
     return 2.0 * state;
 }
 
+namespace {
+
+/// `elements(segment)` of all segments, dense ones and experts.
+template <class F>
+void add_pieces(PartSum& sum, TensorKind kind, std::string_view name,
+                const std::vector<Portion>& portions, double size, std::string_view formula,
+                F&& elements) {
+    RankParameters p;
+    for (const Portion& portion : portions) {
+        for (const Segment& segment : portion.segments) {
+            (segment.expert ? p.expert : p.dense) += elements(segment);
+        }
+    }
+    add_split(sum, kind, name, p, size, false, {}, formula);
+}
+
+/// Persistent parts of a stack that splits parameters into whole elements.
+void add_whole_pieces(const Resolved& r, const StackProfile& stack, const Layout& layout,
+                      const StageParameters& p, bool gradients_exist, PartSum& sum) {
+    const std::vector<Portion> portions = portions_of(layout, p.units);
+    const auto here = [&](std::int64_t off) {
+        return [off](const Segment& s) { return s.piece_here(off); };
+    };
+    const auto room = [](const Segment& s) { return s.room(); };
+    const double size = bytes_per_element(r.parameter);
+    if (shards_parameters(layout)) {
+        add_pieces(sum, TensorKind::weights, "weights", portions, size, "mem.weights",
+                   here(layout.offload_parameters));
+    } else {
+        add_pieces(sum, TensorKind::weights, "weights", portions, size, "mem.weights", room);
+    }
+    if (gradients_exist) {
+        const bool split = shards_gradients(layout);
+        add_pieces(sum, TensorKind::gradients, "gradients", portions, bytes_per_element(r.gradient),
+                   "mem.gradients", [&](const Segment& s) { return split ? s.piece() : s.room(); });
+    }
+    if (has_master(r, stack)) {
+        add_pieces(sum, TensorKind::master_weights, "master weights", portions,
+                   bytes_per_element(r.master), "mem.master", here(layout.offload_optimizer));
+    }
+    add_pieces(sum, TensorKind::optimizer_states, "moments", portions, moment_bytes(r),
+               "mem.moments", here(layout.offload_optimizer));
+}
+
+/// Gathered units and whole gradients of such a stack.
+void add_whole_units(const Resolved& r, const Layout& layout, const StageParameters& p,
+                     UnitPhase phase, PartSum& sum) {
+    if (!shards_gradients(layout)) return;
+    const std::vector<Portion> portions = portions_of(layout, p.units);
+    if (shards_parameters(layout)) {
+        const std::size_t ahead = layout.reshard ? layout.prefetch : portions.size();
+        sum.add_elements(TensorKind::gathered_weights, "running and prefetched units",
+                         largest_window(portions, ahead), bytes_per_element(r.parameter), 1.0,
+                         "mem.zero3_units");
+    }
+    if (phase == UnitPhase::backward) {
+        sum.add_elements(TensorKind::gradients, "unsharded gradient of a unit",
+                         largest_window(portions, 0), bytes_per_element(r.gradient), 1.0,
+                         "mem.fsdp_gradient");
+    }
+}
+
+} // namespace
+
 void add_persistent(const Scenario& scenario, const Resolved& r, const Layout& layout,
                     const StageParameters& p, bool gradients_exist, PartSum& sum) {
     const StackProfile& stack = scenario.stack;
+    if (stack.states.whole_pieces) {
+        add_whole_pieces(r, stack, layout, p, gradients_exist, sum);
+        return;
+    }
     const ShardDegrees ranks = shard_degrees(layout);
     const Splits splits = splits_of(r, stack, layout);
     const double parameters_here = on_device(layout.offload_parameters);
@@ -239,6 +307,10 @@ double blocks_in_unit(WrapUnit wrap, double blocks_on_stage) {
 
 void add_gathered_units(const Resolved& r, const StackProfile& stack, const Layout& layout,
                         const StageParameters& p, UnitPhase phase, PartSum& sum) {
+    if (stack.states.whole_pieces) {
+        add_whole_units(r, layout, p, phase, sum);
+        return;
+    }
     if (!is_fsdp(stack, layout)) {
         add_zero_buffers(r, stack, layout, p, phase, sum);
         return;

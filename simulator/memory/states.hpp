@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "simulator/estimate/kinds.hpp"
+#include "simulator/memory/pieces.hpp"
 #include "simulator/memory/rank_parameters.hpp"
 
 namespace shardplan::sim {
@@ -67,6 +68,7 @@ struct StageParameters {
         0.0; ///< elements of the root whose gradient waits for the whole backward
     double blocks = 0.0;
     double placeholders = 0.0; ///< elements of one gradient per distinct weight shape
+    StageUnits units;          ///< only for stacks with whole pieces
 };
 
 /// Bytes that stay through the whole step on one rank: weights, gradients, master weights, moments,

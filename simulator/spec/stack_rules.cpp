@@ -69,6 +69,10 @@ void describe(FieldVisitor& v, TensorRules& x) {
 }
 
 void describe(FieldVisitor& v, StateRules& x) {
+    field(v,
+          {"whole_pieces", "pieces of whole elements",
+           "parameters are split into equal pieces, the last filled up; unit by unit under zero3"},
+          x.whole_pieces);
     field(v, {"bucket_copy", "bucket copies", "data-parallel buckets beside the gradients"},
           x.bucket_copy);
     field(v, {"fp32_gradient_on_step", "fp32 gradient on step", "a copy of the gradient shard"},

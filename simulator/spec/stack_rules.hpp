@@ -119,6 +119,9 @@ struct TensorRules {
 
 /// How the states of the optimizer are held.
 struct StateRules {
+    /// Parameters are split into pieces of whole elements, unit by unit under zero3, else of all
+    /// units together, and the last piece is filled up. Whole copies have room for all pieces.
+    bool whole_pieces = false;
     bool bucket_copy = false;           ///< data-parallel buckets beside the accumulated gradients
     bool fp32_gradient_on_step = false; ///< an fp32 copy of the gradient shard while stepping
     bool fp16_gradients_stay = false;   ///< in fp16 gradients stay 16 bits wide until the step
