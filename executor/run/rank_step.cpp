@@ -35,6 +35,7 @@ Result<TrainStep> RankTrainer<Scalar>::run_step() {
     if (auto s = load_samples(); !s) return std::move(s).error();
     if (auto s = messages_.start_step(); !s) return std::move(s).error();
     for (const StageTask& task : program_) {
+        if (auto s = messages_.progress(); !s) return std::move(s).error();
         if (auto s = start_ready_gathers(); !s) return std::move(s).error();
         if (auto s = run_task(task, out); !s) return std::move(s).error();
         done_[task.id] = true;

@@ -65,7 +65,6 @@ Status StageMessages<Scalar>::post(const StageTask& task) {
 
 template <class Scalar>
 Status StageMessages<Scalar>::receive(const StageTask& task) {
-    if (auto s = drop_sent(); !s) return s;
     Message& m = coming_.front();
     if (auto s = stages_->wait(m.request); !s) return s;
     const Index chunk = schedule_->chunk[task.id];
@@ -94,7 +93,6 @@ Status StageMessages<Scalar>::receive(const StageTask& task) {
 
 template <class Scalar>
 Status StageMessages<Scalar>::send(const StageTask& task) {
-    if (auto s = drop_sent(); !s) return s;
     Message& m = going_.emplace_back();
     const Index chunk = schedule_->chunk[task.id];
     const Index micro_batch = schedule_->micro_batch[task.id];
@@ -149,6 +147,14 @@ Status StageMessages<Scalar>::drop_sent() {
         if (!*done) break;
         going_.pop_front();
     }
+    return sim::Done{};
+}
+
+template <class Scalar>
+Status StageMessages<Scalar>::progress() {
+    if (auto s = drop_sent(); !s || coming_.empty()) return s;
+    auto done = stages_->test(coming_.front().request);
+    if (!done) return std::move(done).error();
     return sim::Done{};
 }
 

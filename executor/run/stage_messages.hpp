@@ -27,6 +27,9 @@ public:
     Status send(const StageTask& task);
     /// From one chunk of this rank to another.
     void hand_over(const StageTask& task);
+    /// Lets messages under way go on, where a back end moves them only while it is called; drops
+    /// what has arrived.
+    Status progress();
     /// Waits for everything that has been sent.
     Status finish_step();
 
