@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "executor/comm/agree.hpp"
 #include "executor/checkpoint/checkpoint.hpp"
 #include "executor/checkpoint/directory.hpp"
 #include "executor/checkpoint/index.hpp"
 #include "executor/checkpoint/plan.hpp"
+#include "executor/comm/agree.hpp"
 #include "simulator/units/in_quotes.hpp"
 #include "simulator/units/nearest.hpp"
 

@@ -5,11 +5,11 @@
 #include <optional>
 #include <system_error>
 
-#include "executor/comm/agree.hpp"
 #include "executor/checkpoint/checkpoint.hpp"
 #include "executor/checkpoint/directory.hpp"
 #include "executor/checkpoint/index.hpp"
 #include "executor/checkpoint/plan.hpp"
+#include "executor/comm/agree.hpp"
 #include "simulator/io/file.hpp"
 #include "simulator/io/json.hpp"
 #include "simulator/spec/fields.hpp"

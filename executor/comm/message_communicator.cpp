@@ -98,7 +98,8 @@ std::string_view MessageCommunicator::algorithm_for(std::string_view operation,
             operation == "all_reduce" || (rooted ? wanted == Algorithm::tree : is_tiered);
         return sim::name_of(does_it ? wanted : Algorithm::ring);
     }
-    if (choice().library && library_ != nullptr && bytes <= library_->most_bytes()) return "library";
+    if (choice().library && library_ != nullptr && bytes <= library_->most_bytes())
+        return "library";
     const bool by_tree = (rooted || operation == "all_reduce") && bytes <= tree_up_to_bytes;
     return sim::name_of(by_tree ? Algorithm::tree : Algorithm::ring);
 }

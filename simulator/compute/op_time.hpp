@@ -34,9 +34,9 @@ struct ComputeRates {
     ByDtype peak{};   ///< flops/s, dense; 0 = no such unit
     ByDtype matrix{}; ///< flops/s of large products
     AttentionRates attention;
-    double memory_rate = 0.0;       ///< bytes/s of memory-bound kernels
-    double gather_rate = 0.0;       ///< bytes/s of kernels that sort rows
-    double update_rate = 0.0;       ///< bytes/s of the optimizer's step
+    double memory_rate = 0.0; ///< bytes/s of memory-bound kernels
+    double gather_rate = 0.0; ///< bytes/s of kernels that sort rows
+    double update_rate = 0.0; ///< bytes/s of the optimizer's step
     /// Of operators whose instructions bound them, by OpKind; of gated activations. 0: memory does.
     std::array<SecondsPerByte, EnumNames<OpKind>::names.size()> per_byte{};
     SecondsPerByte per_gated_byte;

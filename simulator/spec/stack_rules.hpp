@@ -115,7 +115,7 @@ struct TensorRules {
     /// Recomputing a block ends before its last map: the backward pass needs no output.
     bool recompute_without_output = false;
     bool scattered_messages = false;  ///< boundary tensors are cut over tp to be sent (Megatron)
-    std::int64_t loss_rows = 0; ///< fused loss: tokens whose logits exist at a time; 0: all
+    std::int64_t loss_rows = 0;       ///< fused loss: tokens whose logits exist at a time; 0: all
     std::int64_t logits_kept = 0;     ///< 16-bit logits that live on through the loss backward
     std::int64_t output_buffers = 0;  ///< logits of earlier micro-batches a pipeline buffer keeps
     std::int64_t message_buffers = 2; ///< boundary tensors a pipeline stage holds for messages

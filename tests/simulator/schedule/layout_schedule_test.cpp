@@ -24,8 +24,8 @@ std::int64_t count(const sim::Schedule& s, TaskKind kind) {
 TEST(LayoutSchedule, IsSoundForEveryKindOfLayout) {
     for (const char* text :
          {"dp1,mb1", "dp4,mb1", "dp4,mb1,zero1", "dp4,mb1,zero2", "dp4,mb1,zero3",
-          "dp4,mb1,zero3,noreshard,wrap=model", "dp4,mb1,zero3:2",
-          "pp4,dp1,mb1,sched=gpipe", "pp4,dp2,mb1,zero2,sched=zb-h1", "pp2,v2,dp2,mb1,zero1",
+          "dp4,mb1,zero3,noreshard,wrap=model", "dp4,mb1,zero3:2", "pp4,dp1,mb1,sched=gpipe",
+          "pp4,dp2,mb1,zero2,sched=zb-h1", "pp2,v2,dp2,mb1,zero1",
           "pp4,v2,dp2,mb1,zero3,sched=zb-v", "pp4,v2,dp1,mb1,sched=dualpipe",
           "pp4,v2,dp2,mb1,zero2,sched=dualpipe"}) {
         const auto schedule = sim::make_schedule(input_of(text, 8));
