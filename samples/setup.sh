@@ -5,7 +5,7 @@
 build_packages="cmake ninja-build g++ libfmt-dev nlohmann-json3-dev libcli11-dev libpugixml-dev libyaml-cpp-dev"
 # What the executor needs (without the first it is left out, without the others its MPI back end).
 executor_packages="libeigen3-dev libopenmpi-dev openmpi-bin"
-test_packages="libgtest-dev libbenchmark-dev python3 python3-jsonschema"
+test_packages="libgtest-dev libbenchmark-dev python3 python3-jsonschema iproute2"
 
 say() {
     printf '\n== %s\n' "$*"
