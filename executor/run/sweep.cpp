@@ -367,7 +367,7 @@ void Sweep::begin_record(sim::JsonWriter& json, const Entry& entry, std::size_t 
     if (group) {
         json.member("system", machine_.cpu.empty() ? "this machine" : machine_.cpu);
         json.member("library", options_.backend).member("quality", "measured");
-        const std::string_view network = entry.what.machines > 1 ? options_.network : "none";
+        const std::string network = entry.what.machines > 1 ? options_.network : "none";
         json.begin_object("fabric").member("kind", network).end_object();
         json.member("time_us", 1e6 * entry.samples.median());
         json.member("scorable", true);

@@ -113,7 +113,10 @@ TEST_F(TrainVerb, ProcessesUnderMpirunTrainTheSame) {
         }
         return out;
     };
+    // Open MPI never frees what its plugins allocate, which its processes would report.
+    ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
     const std::vector<double> mpi = losses("mpi");
+    ::unsetenv("ASAN_OPTIONS");
     if (mpi.empty()) GTEST_SKIP() << "built without MPI";
     ASSERT_EQ(3U, mpi.size());
     EXPECT_EQ(losses("threads"), mpi);
