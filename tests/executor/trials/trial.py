@@ -41,11 +41,16 @@ class Trial:
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def call(self, *words):
+    def try_call(self, *words):
+        """Exit code, output, and what it said of errors."""
         done = subprocess.run([self.shardplan, *words], capture_output=True, text=True)
-        if done.returncode not in (0, 1):
-            sys.exit(f"{' '.join(words)}\n{done.stderr}{done.stdout[-600:]}")
-        return done.stdout
+        return done.returncode, done.stdout, done.stderr
+
+    def call(self, *words):
+        code, out, errors = self.try_call(*words)
+        if code not in (0, 1):
+            sys.exit(f"{' '.join(words)}\n{errors}{out[-600:]}")
+        return out
 
     def plan(self, cluster, layout, calibration=None):
         """Path of the plan, and its estimate. `cluster`: ["-c", "local-cpu", "-g", "2"]."""
