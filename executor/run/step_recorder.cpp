@@ -30,35 +30,10 @@ TimeKind kind_of_group(std::string_view group) {
 }
 
 TimeKind kind_of(const RunSpan& span) {
-    switch (span.kind) {
-        case TaskKind::forward:
-        case TaskKind::backward:
-        case TaskKind::weight:
-        case TaskKind::loss:
-        case TaskKind::release:
-            return TimeKind::gemm;
-        case TaskKind::optimizer:
-            return TimeKind::optimizer;
-        case TaskKind::receive:
-            return TimeKind::bubble;
-        case TaskKind::send:
-            return TimeKind::pp_comm;
-        case TaskKind::offload_out:
-        case TaskKind::offload_in:
-        case TaskKind::save:
-            return TimeKind::offload;
-        case TaskKind::gather:
-        case TaskKind::gather_parameter:
-        case TaskKind::reduce_gradient:
-            return TimeKind::dp_comm;
-        case TaskKind::exchange:
-            break;
-    }
-    if (!span.group.empty()) return kind_of_group(span.group);
-    return span.stream == StreamKind::tp   ? TimeKind::tp_comm
-           : span.stream == StreamKind::cp ? TimeKind::cp_comm
-           : span.stream == StreamKind::ep ? TimeKind::ep_comm
-                                           : TimeKind::dp_comm;
+    // a message is waited for until the other stage has computed it
+    if (span.kind == TaskKind::receive) return TimeKind::bubble;
+    const bool named = span.kind == TaskKind::exchange && !span.group.empty();
+    return named ? kind_of_group(span.group) : sim::time_kind_of(span.kind, span.stream);
 }
 
 /// Exchanges of layers block the pass they stand in; those of data parallelism may come from a

@@ -10,8 +10,8 @@ bool is_pass_task(TaskKind kind) {
     return kind == TaskKind::forward || kind == TaskKind::backward || kind == TaskKind::weight;
 }
 
-TimeKind time_kind_of(const Schedule& s, std::size_t task) {
-    switch (s.kind[task]) {
+TimeKind time_kind_of(TaskKind kind, StreamKind stream) {
+    switch (kind) {
         case TaskKind::forward:
         case TaskKind::backward:
         case TaskKind::weight:
@@ -19,9 +19,9 @@ TimeKind time_kind_of(const Schedule& s, std::size_t task) {
         case TaskKind::release:
             return TimeKind::gemm;
         case TaskKind::exchange:
-            return s.stream[task] == StreamKind::tp   ? TimeKind::tp_comm
-                   : s.stream[task] == StreamKind::cp ? TimeKind::cp_comm
-                                                      : TimeKind::ep_comm;
+            return stream == StreamKind::tp   ? TimeKind::tp_comm
+                   : stream == StreamKind::cp ? TimeKind::cp_comm
+                                              : TimeKind::ep_comm;
         case TaskKind::send:
         case TaskKind::receive:
             return TimeKind::pp_comm;
@@ -37,6 +37,10 @@ TimeKind time_kind_of(const Schedule& s, std::size_t task) {
             return TimeKind::offload;
     }
     return TimeKind::gemm;
+}
+
+TimeKind time_kind_of(const Schedule& s, std::size_t task) {
+    return time_kind_of(s.kind[task], s.stream[task]);
 }
 
 std::vector<std::uint32_t> PlayedStep::on_stream(std::int32_t stage, StreamKind stream) const {

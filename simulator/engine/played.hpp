@@ -37,7 +37,6 @@ struct PlayedStep {
 };
 
 bool is_pass_task(TaskKind kind);
-/// What a task is counted as; gemm stands for all of compute.
 TimeKind time_kind_of(const Schedule& schedule, std::size_t task);
 
 /// From the first start to the last end on a stage.

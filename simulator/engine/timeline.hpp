@@ -10,6 +10,9 @@
 
 namespace shardplan::sim {
 
+/// What a task is counted as; gemm stands for all of compute. `stream`: whose exchange it is.
+TimeKind time_kind_of(TaskKind kind, StreamKind stream);
+
 /// Why a span did not start earlier.
 enum class WaitCause : std::uint8_t {
     none,     ///< it started at time 0

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "simulator/memory/states.hpp"
+#include "simulator/schedule/layout_schedule.hpp"
 
 namespace shardplan::sim {
 
@@ -29,17 +30,8 @@ GroupTraffic in_calls(const LayoutParts& parts, Group group, Collective op, doub
 
 /// Blocks that one gathered unit wraps.
 double blocks_per_unit(WrapUnit wrap, double blocks) {
-    switch (wrap) {
-        case WrapUnit::block:
-            return 1.0;
-        case WrapUnit::two_blocks:
-            return 2.0;
-        case WrapUnit::four_blocks:
-            return 4.0;
-        case WrapUnit::model:
-            return std::max(1.0, blocks);
-    }
-    return 1.0;
+    const auto wrapped = static_cast<double>(wrapped_units(wrap));
+    return wrapped > 0.0 ? wrapped : std::max(1.0, blocks);
 }
 
 /// Buckets that gradients of `parameters` fill.

@@ -2,25 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "simulator/schedule/layout_schedule.hpp"
 
 namespace shardplan::sim {
 
 namespace {
-
-std::size_t units_of_wrap(WrapUnit wrap) {
-    switch (wrap) {
-        case WrapUnit::block:
-            return 1;
-        case WrapUnit::two_blocks:
-            return 2;
-        case WrapUnit::four_blocks:
-            return 4;
-        case WrapUnit::model:
-            break;
-    }
-    return std::numeric_limits<std::size_t>::max();
-}
 
 void add_segments(const ShardDegrees& parts, const UnitElements& sum, Portion& portion) {
     if (sum.dense > 0.0) portion.segments.push_back({sum.dense, parts.dense, false});
@@ -77,7 +64,7 @@ double Segment::piece_here(std::int64_t thousandths) const {
 std::vector<Portion> portions_of(const Layout& layout, const StageUnits& units) {
     const ShardDegrees parts = layout.shard == Shard::none ? ShardDegrees{} : shard_degrees(layout);
     const bool by_unit = layout.shard == Shard::all && parts.dense > 1.0;
-    const std::size_t wrapped = units_of_wrap(layout.wrap);
+    const auto wrapped = static_cast<std::size_t>(wrapped_units(layout.wrap));
     std::vector<Portion> out;
     UnitElements sum;
     const auto close = [&] {
@@ -89,7 +76,8 @@ std::vector<Portion> portions_of(const Layout& layout, const StageUnits& units) 
             sum.dense += chunk[i].dense;
             sum.table += chunk[i].table;
             sum.expert += chunk[i].expert;
-            if (by_unit && ((i + 1) % wrapped == 0 || i + 1 == chunk.size())) close();
+            const bool full = wrapped > 0 && (i + 1) % wrapped == 0;
+            if (by_unit && (full || i + 1 == chunk.size())) close();
         }
     }
     if (!by_unit) close();

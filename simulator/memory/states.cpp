@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "simulator/schedule/layout_schedule.hpp"
+
 namespace shardplan::sim {
 
 namespace {
@@ -290,17 +292,8 @@ void add_zero_buffers(const Resolved& r, const StackProfile& stack, const Layout
 /// Blocks that one FSDP unit holds on a stage.
 double blocks_in_unit(WrapUnit wrap, double blocks_on_stage) {
     const double all = std::max(1.0, blocks_on_stage);
-    switch (wrap) {
-        case WrapUnit::block:
-            return 1.0;
-        case WrapUnit::two_blocks:
-            return std::min(2.0, all);
-        case WrapUnit::four_blocks:
-            return std::min(4.0, all);
-        case WrapUnit::model:
-            return all;
-    }
-    return 1.0;
+    const auto wrapped = static_cast<double>(wrapped_units(wrap));
+    return wrapped > 0.0 ? std::min(wrapped, all) : all;
 }
 
 } // namespace

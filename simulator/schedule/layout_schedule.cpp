@@ -86,20 +86,6 @@ PipelineShape pipeline_shape(const Layout& layout, std::int64_t micro_batches) {
             static_cast<std::int32_t>(micro_batches)};
 }
 
-std::int32_t wrapped_units(WrapUnit wrap) {
-    switch (wrap) {
-        case WrapUnit::block:
-            return 1;
-        case WrapUnit::two_blocks:
-            return 2;
-        case WrapUnit::four_blocks:
-            return 4;
-        case WrapUnit::model:
-            break;
-    }
-    return 0;
-}
-
 ScheduleInput executed_input(const ModelSpec& model, const Layout& layout,
                              const LayoutTables& tables, std::int64_t micro_batches,
                              const PassLengths& lengths) {

@@ -32,7 +32,19 @@ LayoutUnits layout_units(const ModelSpec& model, const RecomputePlan& plan,
 PipelineShape pipeline_shape(const Layout& layout, std::int64_t micro_batches);
 
 /// Units that one wrap unit holds; 0: all of a chunk.
-std::int32_t wrapped_units(WrapUnit wrap);
+constexpr std::int32_t wrapped_units(WrapUnit wrap) {
+    switch (wrap) {
+        case WrapUnit::block:
+            return 1;
+        case WrapUnit::two_blocks:
+            return 2;
+        case WrapUnit::four_blocks:
+            return 4;
+        case WrapUnit::model:
+            break;
+    }
+    return 0;
+}
 
 /// A step as a program runs it that does one thing at a time beside its messages: one task for each
 /// unit of a pass, communication inside of units not told apart; messages run beside compute;

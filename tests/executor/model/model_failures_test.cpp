@@ -21,22 +21,16 @@ bool goes_on_without(const sim::ModelSpec& model, const std::string& text, Recom
     options.recompute = {recompute};
     int begun = 0; // by rank 0
     const auto body = [&](Communicator& world) -> Status {
-        auto groups = LayoutGroups::make(world, layout);
-        if (!groups) return groups.error();
-        const auto share = share_of(model, layout, tables, world.rank());
-        if (!share) return share.error();
-        auto made = Model<float>::make(model, *share, &*groups, options,
-                                       std::make_shared<CpuKernels<float>>(1));
-        if (!made) return made.error();
-        Model<float>& trained = **made;
-        fill_by_place(trained.parameters());
+        auto rank = rank_model<float>(world, model, layout, tables, options);
+        if (!rank) return rank.error();
+        Model<float>& trained = *rank->model;
         for (std::size_t i = 0; world.rank() == 0 && i < sim::group_count; ++i) {
             const auto leave = [&](const CommCall&) {
                 if (begun++ == leaves_at) throw std::runtime_error("the power is gone");
             };
-            (*groups)[static_cast<sim::Group>(i)].set_hooks({leave, {}});
+            (*rank->groups)[static_cast<sim::Group>(i)].set_hooks({leave, {}});
         }
-        const TinyBatch batch = parallel_tokens(options, share->dp.part);
+        const TinyBatch batch = parallel_tokens(options, rank->share.dp.part);
         const auto loss = trained.train(batch.tokens, batch.targets, {0.1, 1.0});
         EXPECT_EQ(static_cast<bool>(loss), static_cast<bool>(trained.failure()));
         EXPECT_EQ(trained.arena().bytes_in_use(), 0);

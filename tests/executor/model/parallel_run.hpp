@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -18,6 +19,14 @@
 
 /// Runs of a model on the ranks of a layout, compared with runs of it on one rank.
 namespace shardplan::test {
+
+/// A rank's share of a model, with values by place, and the groups it exchanges through.
+template <class Scalar>
+struct RankModel {
+    std::unique_ptr<exec::LayoutGroups> groups; // outlive the model
+    exec::RankShare share;
+    std::unique_ptr<exec::Model<Scalar>> model;
+};
 
 constexpr exec::Index parallel_sequence = 24; ///< goes into the pieces of 2, 3 and 4 ranks
 
@@ -42,6 +51,25 @@ void fill_by_place(exec::Parameters<Scalar>& parameters) {
         }
     }
     parameters.changed();
+}
+
+/// Every rank of `world` calls it.
+template <class Scalar>
+exec::Result<RankModel<Scalar>> rank_model(exec::Communicator& world, const sim::ModelSpec& model,
+                                           const sim::Layout& layout,
+                                           const sim::LayoutTables& tables,
+                                           const exec::ModelOptions& options) {
+    auto groups = exec::LayoutGroups::make(world, layout);
+    if (!groups) return groups.error();
+    auto share = exec::share_of(model, layout, tables, world.rank());
+    if (!share) return share.error();
+    RankModel<Scalar> out{std::make_unique<exec::LayoutGroups>(std::move(*groups)), *share, {}};
+    auto made = exec::Model<Scalar>::make(model, *share, out.groups.get(), options,
+                                          std::make_shared<exec::CpuKernels<Scalar>>(1));
+    if (!made) return made.error();
+    out.model = std::move(*made);
+    fill_by_place(out.model->parameters());
+    return out;
 }
 
 /// Gradients of whole parameters by name.
@@ -145,15 +173,10 @@ StepResult run_step(const ParallelCase& c, const sim::Layout& layout,
     const exec::LossFactors factors{1.0 / static_cast<double>(c.options.tokens() * layout.dp),
                                     1.0 / layout.dp};
     const auto body = [&](exec::Communicator& world) -> exec::Status {
-        auto groups = exec::LayoutGroups::make(world, layout);
-        if (!groups) return groups.error();
-        auto share = exec::share_of(c.model, layout, tables, world.rank());
-        if (!share) return share.error();
-        auto made = exec::Model<Scalar>::make(c.model, *share, &*groups, c.options,
-                                              std::make_shared<exec::CpuKernels<Scalar>>(1));
-        if (!made) return made.error();
-        exec::Model<Scalar>& model = **made;
-        fill_by_place(model.parameters());
+        auto rank = rank_model<Scalar>(world, c.model, layout, tables, c.options);
+        if (!rank) return rank.error();
+        exec::Model<Scalar>& model = *rank->model;
+        const exec::RankShare* share = &rank->share;
         const TinyBatch batch = parallel_tokens(c.options, share->dp.part, c.model.embedding.vocab);
         exec::Loss loss;
         if (c.deferred) {

@@ -43,21 +43,16 @@ void expect_stored(const sim::ModelSpec& model, const std::string& text) {
     const double priced = priced_bytes(model, layout, options);
     const auto outcome =
         run_ranks(static_cast<int>(sim::rank_count(layout)), [&](Communicator& world) -> Status {
-            auto groups = LayoutGroups::make(world, layout);
-            if (!groups) return groups.error();
-            const auto share = share_of(model, layout, tables, world.rank());
-            if (!share) return share.error();
-            auto made = Model<float>::make(model, *share, &*groups, options,
-                                           std::make_shared<CpuKernels<float>>(1));
-            if (!made) return made.error();
-            fill_by_place((*made)->parameters());
+            auto rank = rank_model<float>(world, model, layout, tables, options);
+            if (!rank) return rank.error();
+            Model<float>& trained = *rank->model;
             Pass<float> pass;
-            (*made)->embed(parallel_tokens(options, share->dp.part).tokens, pass);
-            const Index before = (*made)->arena().bytes_in_use();
-            (*made)->forward(0, pass, true);
+            trained.embed(parallel_tokens(options, rank->share.dp.part).tokens, pass);
+            const Index before = trained.arena().bytes_in_use();
+            trained.forward(0, pass, true);
             // the output is the next block's input, which takes the place of this one's
-            EXPECT_EQ(static_cast<double>((*made)->arena().bytes_in_use() - before), priced);
-            return (*made)->failure();
+            EXPECT_EQ(static_cast<double>(trained.arena().bytes_in_use() - before), priced);
+            return trained.failure();
         });
     EXPECT_TRUE(outcome.status()) << to_text(outcome.status().error());
 }

@@ -64,14 +64,9 @@ Traffic executed_traffic(const sim::ModelSpec& model, const sim::Layout& layout,
     Traffic traffic;
     std::mutex mutex;
     const auto body = [&](Communicator& world) -> Status {
-        auto groups = LayoutGroups::make(world, layout);
-        if (!groups) return groups.error();
-        const auto share = share_of(model, layout, tables, world.rank());
-        if (!share) return share.error();
-        auto made = Model<float>::make(model, *share, &*groups, options,
-                                       std::make_shared<CpuKernels<float>>(1));
-        if (!made) return made.error();
-        fill_by_place((*made)->parameters());
+        auto rank = rank_model<float>(world, model, layout, tables, options);
+        if (!rank) return rank.error();
+        Model<float>& trained = *rank->model;
         for (std::size_t i = 0; i < sim::group_count; ++i) {
             const auto count = [&](const CommCall& call) {
                 if (call.operation == "receive") return;
@@ -79,11 +74,11 @@ Traffic executed_traffic(const sim::ModelSpec& model, const sim::Layout& layout,
                 traffic[std::string(call.group) + " " + std::string(call.operation)] +=
                     static_cast<double>(call.bytes);
             };
-            (*groups)[static_cast<sim::Group>(i)].set_hooks({count, {}});
+            (*rank->groups)[static_cast<sim::Group>(i)].set_hooks({count, {}});
         }
-        const TinyBatch batch = parallel_tokens(options, share->dp.part);
-        const auto trained = (*made)->train(batch.tokens, batch.targets, {0.1, 1.0});
-        return trained ? Status(sim::Done{}) : Status(trained.error());
+        const TinyBatch batch = parallel_tokens(options, rank->share.dp.part);
+        const auto loss = trained.train(batch.tokens, batch.targets, {0.1, 1.0});
+        return loss ? Status(sim::Done{}) : Status(loss.error());
     };
     const auto outcome = run_ranks(static_cast<int>(sim::rank_count(layout)), body);
     EXPECT_TRUE(outcome.status()) << to_text(outcome.status().error());

@@ -27,6 +27,9 @@ LAYOUTS = [
     "dp4,mb1,zero2", "dp4,mb1,zero3:2", "tp4,sp,mb2", "pp2,v2,dp2,mb1", "pp4,mb1,sched=zb-h1",
     "cp2,dp2,mb1", "tp2,pp2,mb2", "cp4,mb2",
 ]
+# `links` tells of the stage that decides the step; a tied table, which first and last stage add up
+# between them, would make another one the busiest.
+TIED = False
 # Ethernet, IP and TCP headers and acknowledgements; what Open MPI says as it starts and ends.
 MOST_OVERHEAD = 0.12
 # The unit that ends a forward pass is still there when the backward pass begins.
@@ -77,7 +80,7 @@ def main():
         print("skipped: " + why)
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder, ShapedHosts(HOSTS, args.rate) as hosts:
-        trial = Trial(args.shardplan, folder, gpt("gpt-hosts", 4, 128, 4, 2048, 128, False), 8)
+        trial = Trial(args.shardplan, folder, gpt("gpt-hosts", 4, 128, 4, 2048, 128, TIED), 8)
         calibration = calibrated(trial, hosts, args.budget)
         seconds = {layout: [] for layout in LAYOUTS[:args.layouts]}
         predicted = {}
