@@ -1,5 +1,6 @@
 #include "executor/run/machine.hpp"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <fstream>
@@ -42,6 +43,22 @@ std::int64_t memory_of_machine() {
     return pages > 0 && size > 0 ? static_cast<std::int64_t>(pages) * size : 0;
 }
 
+/// Of the last level that the kernel lists: "32768K". (What the processor itself says may be of more
+/// cores than a virtual machine has.)
+std::int64_t cache_of_machine() {
+    std::int64_t most = 0;
+    for (int index = 0; index < 8; ++index) {
+        std::ifstream in("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) +
+                         "/size");
+        std::int64_t size = 0;
+        char unit = ' ';
+        if (!(in >> size)) continue;
+        in >> unit;
+        most = std::max(most, size << (unit == 'K' ? 10U : unit == 'M' ? 20U : 0U));
+    }
+    return most;
+}
+
 std::string today() {
     const std::time_t now = std::time(nullptr);
     std::tm utc{};
@@ -57,6 +74,7 @@ MachineFacts machine_facts() {
     out.cpu = value_of("/proc/cpuinfo", "model name");
     out.cores = cores_of_process();
     out.memory = memory_of_machine();
+    out.cache = cache_of_machine();
 #ifdef __clang__
     out.compiler = "Clang " __clang_version__;
 #else

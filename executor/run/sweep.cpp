@@ -64,11 +64,18 @@ struct Entry {
     explicit Entry(SweepCase one) : what(std::move(one)) {}
 
     SweepCase what;
+    std::int64_t places = 1; ///< in memory that calls use in turn
     double estimate = 0.0; ///< seconds of a call, of the first look
     double wall = 0.0;     ///< the same by the clock on the wall
     std::int64_t calls = 1;
     Samples samples;
 
+    /// Of one place, whole pages.
+    [[nodiscard]] std::int64_t stride() const { return (what.floats + 1023) / 1024 * 1024; }
+    /// That a sample of it, and the call ahead, touch.
+    [[nodiscard]] std::int64_t touched() const {
+        return std::min(places, calls + 1) * stride();
+    }
     [[nodiscard]] double round_seconds() const {
         // one call ahead of those that are timed
         return wall * static_cast<double>(calls > 1 ? calls + 1 : 1);
@@ -118,6 +125,9 @@ private:
     Result<bool> round();
     Result<bool> time_is_up();
     Result<double> time(const Entry& entry);
+    /// Of memory that calls go round in.
+    [[nodiscard]] std::int64_t round_floats() const;
+    void fill(std::int64_t floats);
     /// The largest of every rank's value.
     Status agree(std::vector<double>& values);
     [[nodiscard]] double left() const {
@@ -178,26 +188,54 @@ Status Sweep::prepare() {
     }
     std::stable_sort(cases.begin(), cases.end(),
                      [](const SweepCase& a, const SweepCase& b) { return a.work < b.work; });
-    std::int64_t most = probe_.what.floats;
+    const std::int64_t round = round_floats();
+    std::int64_t most = std::max(round, probe_.stride());
     for (SweepCase& one : cases) {
-        most = std::max(most, one.floats);
-        entries_.emplace_back(std::move(one));
+        Entry entry(std::move(one));
+        if (!entry.what.warm && entry.what.floats > 0) {
+            entry.places = std::max<std::int64_t>(1, round / entry.stride());
+        }
+        most = std::max(most, entry.stride());
+        entries_.push_back(std::move(entry));
     }
     memory_.reset(most);
     return sim::Done{};
 }
 
+std::int64_t Sweep::round_floats() const {
+    constexpr std::int64_t usual_cache = std::int64_t{32} << 20U;
+    const std::int64_t out_of_cache = 2 * (machine_.cache > 0 ? machine_.cache : usual_cache);
+    const std::int64_t bytes = options_.working_set > 0
+                                   ? std::min(options_.working_set, out_of_cache)
+                                   : out_of_cache;
+    return bytes / static_cast<std::int64_t>(sizeof(float));
+}
+
+/// What other cases left there may be too large or too small for numbers.
+void Sweep::fill(std::int64_t floats) {
+    constexpr std::int64_t period = 1021;
+    static const std::vector<float> pattern = [] {
+        std::vector<float> out(period);
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            out[i] = static_cast<float>(i) * 1e-3F - 0.5F;
+        }
+        return out;
+    }();
+    for (std::int64_t at = 0; at < floats; at += period) {
+        std::copy_n(pattern.data(), std::min(period, floats - at), memory_.data() + at);
+    }
+}
+
 /// Seconds of one call, on this rank; of a group, until its last rank is done.
 Result<double> Sweep::time(const Entry& entry) {
     const bool runs = entry.what.together != Together::alone || world_.rank() == 0;
-    float* const memory = memory_.data();
+    const auto place = [&](std::int64_t call) {
+        return memory_.data() + call % entry.places * entry.stride();
+    };
     if (runs) {
-        // what other cases left there may be too large or too small for numbers
-        for (std::int64_t i = 0; i < entry.what.floats; ++i) {
-            memory[i] = static_cast<float>(i % 1021) * 1e-3F - 0.5F;
-        }
+        fill(entry.touched());
         if (entry.calls > 1) {
-            if (Status status = entry.what.run(memory); !status) return status.error();
+            if (Status status = entry.what.run(place(0)); !status) return status.error();
         }
     }
     if (world_.size() > 1) {
@@ -206,8 +244,8 @@ Result<double> Sweep::time(const Entry& entry) {
     const bool own = options_.cpu_time && entry.what.together != Together::group;
     const double computed = thread_seconds();
     const Clock::time_point begin = Clock::now();
-    for (std::int64_t i = 0; runs && i < entry.calls; ++i) {
-        if (Status status = entry.what.run(memory); !status) return status.error();
+    for (std::int64_t i = 1; runs && i <= entry.calls; ++i) {
+        if (Status status = entry.what.run(place(i)); !status) return status.error();
     }
     const double wall = seconds_since(begin);
     const double seconds = own ? thread_seconds() - computed : wall;
@@ -252,7 +290,7 @@ void Sweep::plan() {
         (1.0 - first_look) * std::chrono::duration<double>(options_.budget).count();
     // besides the calls: filling memory, and meeting
     const auto cost = [](const Entry& entry) {
-        return entry.round_seconds() + 1e-9 * static_cast<double>(entry.what.floats) + 1e-4;
+        return entry.round_seconds() + 1e-9 * static_cast<double>(entry.touched()) + 1e-4;
     };
     const auto total = [&] {
         return std::accumulate(entries_.begin(), entries_.end(), 0.0,
@@ -387,6 +425,7 @@ void Sweep::report(std::ostream& out) const {
     json.begin_object().begin_object("machine");
     json.member("cpu", machine_.cpu).member("cores", machine_.cores);
     json.member("memory_bytes", machine_.memory).member("compiler", machine_.compiler);
+    json.member("working_set_bytes", round_floats() * static_cast<std::int64_t>(sizeof(float)));
     json.member("instructions", machine_.instructions).member("date", machine_.date);
     json.member("device", options_.device).member("backend", options_.backend);
     json.member("ranks", world_.size()).member("threads", options_.threads);

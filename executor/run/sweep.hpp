@@ -27,6 +27,10 @@ struct SweepOptions {
     int threads = 1; ///< of the kernels of each rank
     int repeats = 7; ///< of every measurement, one round over all of them after the other
     std::int64_t most_bytes = std::int64_t{64} << 20U; ///< of a collective's buffer
+    /// What a step touches between two uses of the same data, in bytes: calls go round over as much
+    /// memory, so that they find in the caches what they would find there in training. More than
+    /// twice the last cache is no different from twice. 0: that.
+    std::int64_t working_set = 0;
     /// Kernels by the time their own thread computed, not by the clock on the wall: for a machine
     /// that has other work to do. One thread, and no more ranks than cores.
     bool cpu_time = false;

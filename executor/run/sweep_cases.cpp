@@ -231,10 +231,12 @@ private:
             float* const y = p.take(this_.n_);
             this_.k_.add_rows(this_.rows_, this_.width_, x, p.take(this_.width_), y);
         });
+        // the products before it have just read the same gradients
         add("bias_bwd", 4.0, 1, [this_ = *this](Places& p) {
             const float* dy = p.take(this_.n_);
             this_.k_.sum_rows(this_.rows_, this_.width_, dy, p.take(this_.width_));
         });
+        out_.back().warm = true;
     }
     /// What an optimizer does with every parameter: 28 bytes in the update, 4 each for the norm of
     /// the gradients and for clearing them.
@@ -275,16 +277,19 @@ SweepCase rope_case(Kernels<float>& kernels, RotaryShape s) {
 /// Everything of the loss but the head's products.
 SweepCase loss_case(Kernels<float>& kernels, const LossShape& s) {
     const Index logits = s.rows * s.vocab;
-    return plain_case("loss", s.rows, s.vocab, 16.0 * static_cast<double>(logits),
-                      room({logits, s.rows, s.rows, s.rows}), [&kernels, s, logits](Places& p) {
-                          float* const x = p.take(logits);
-                          float* const top = p.take(s.rows);
-                          float* const sums = p.take(s.rows);
-                          const std::vector<Token> targets(static_cast<std::size_t>(s.rows), 1);
-                          kernels.loss_top(s, x, top);
-                          kernels.loss_sums(s, targets, top, x, sums, p.take(s.rows));
-                          kernels.loss_gradient(s, targets, 1.0, sums, x);
-                      });
+    SweepCase out =
+        plain_case("loss", s.rows, s.vocab, 16.0 * static_cast<double>(logits),
+                   room({logits, s.rows, s.rows, s.rows}), [&kernels, s, logits](Places& p) {
+                       float* const x = p.take(logits);
+                       float* const top = p.take(s.rows);
+                       float* const sums = p.take(s.rows);
+                       const std::vector<Token> targets(static_cast<std::size_t>(s.rows), 1);
+                       kernels.loss_top(s, x, top);
+                       kernels.loss_sums(s, targets, top, x, sums, p.take(s.rows));
+                       kernels.loss_gradient(s, targets, 1.0, sums, x);
+                   });
+    out.warm = true;
+    return out;
 }
 
 /// A call of an operator that has nothing to do.
@@ -294,6 +299,7 @@ SweepCase launch_case(Kernels<float>& kernels) {
         kernels.add(1, x, p.take(16));
     });
     out.work = 1e-7;
+    out.warm = true;
     return out;
 }
 

@@ -15,6 +15,7 @@
 #include "simulator/io/file.hpp"
 #include "simulator/io/json.hpp"
 #include "simulator/io/measurement.hpp"
+#include "simulator/spec/parameters.hpp"
 
 namespace shardplan::exec {
 namespace {
@@ -28,6 +29,13 @@ long ranks_on_this_machine(long otherwise) {
     return otherwise;
 }
 
+/// Bytes that a rank goes through from one use of a weight to the next, at least: its weights, their
+/// gradients and two moments.
+std::int64_t working_set(const TrainingPlan& plan) {
+    const std::int64_t parts = static_cast<std::int64_t>(plan.layout.tp) * plan.layout.pp;
+    return 4 * 4 * sim::count_parameters(plan.model).total / parts;
+}
+
 /// Measures operators and collectives with the shapes of the plan among others.
 Status sweep(Communicator& world, const ProgramOptions& options, const LoadedPlan& loaded,
              const RecordSink& out) {
@@ -36,6 +44,7 @@ Status sweep(Communicator& world, const ProgramOptions& options, const LoadedPla
     wanted.threads = std::max(1, loaded.plan.threads);
     wanted.cpu_time = options.cpu_time;
     wanted.models = {{loaded.plan.model, loaded.plan.sequence, loaded.plan.layout.micro_batch}};
+    wanted.working_set = working_set(loaded.plan);
     if (!loaded.device.empty()) wanted.device = loaded.device;
     wanted.backend = loaded.names.backend;
     wanted.network = loaded.network;
