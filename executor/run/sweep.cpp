@@ -16,6 +16,7 @@
 #include "executor/run/machine.hpp"
 #include "executor/run/rank_facts.hpp"
 #include "executor/run/sweep_cases.hpp"
+#include "executor/run/sweep_turns.hpp"
 #include "simulator/spec/placement.hpp"
 
 namespace shardplan::exec {
@@ -65,17 +66,15 @@ struct Entry {
 
     SweepCase what;
     std::int64_t places = 1; ///< in memory that calls use in turn
-    double estimate = 0.0; ///< seconds of a call, of the first look
-    double wall = 0.0;     ///< the same by the clock on the wall
+    double estimate = 0.0;   ///< seconds of a call, of the first look
+    double wall = 0.0;       ///< the same by the clock on the wall
     std::int64_t calls = 1;
     Samples samples;
 
     /// Of one place, whole pages.
     [[nodiscard]] std::int64_t stride() const { return (what.floats + 1023) / 1024 * 1024; }
     /// That a sample of it, and the call ahead, touch.
-    [[nodiscard]] std::int64_t touched() const {
-        return std::min(places, calls + 1) * stride();
-    }
+    [[nodiscard]] std::int64_t touched() const { return std::min(places, calls + 1) * stride(); }
     [[nodiscard]] double round_seconds() const {
         // one call ahead of those that are timed
         return wall * static_cast<double>(calls > 1 ? calls + 1 : 1);
@@ -117,7 +116,7 @@ public:
     void report(std::ostream& out) const;
 
 private:
-    Status prepare();
+    Status make_cases();
     Status look();
     void plan();
     Status rounds();
@@ -125,6 +124,16 @@ private:
     Result<bool> round();
     Result<bool> time_is_up();
     Result<double> time(const Entry& entry);
+    Status prepare(const Entry& entry, bool runs);
+    Result<double> time_calls(const Entry& entry, bool runs);
+    /// Where ranks take turns, the system puts two of them on one core for a while although there
+    /// are enough.
+    [[nodiscard]] bool cpu_time() const {
+        return options_.cpu_time || (turns_.count > 1 && options_.threads == 1);
+    }
+    float* place(const Entry& entry, std::int64_t call) {
+        return memory_.data() + call % entry.places * entry.stride();
+    }
     /// Of memory that calls go round in.
     [[nodiscard]] std::int64_t round_floats() const;
     void fill(std::int64_t floats);
@@ -133,7 +142,7 @@ private:
     [[nodiscard]] double left() const {
         return std::chrono::duration<double>(options_.budget).count() - seconds_since(start_);
     }
-    [[nodiscard]] double least_sample() const;
+    [[nodiscard]] double least_sample(const Entry& entry) const;
     void begin_record(sim::JsonWriter& json, const Entry& entry, std::size_t number) const;
 
     Communicator& world_;
@@ -141,6 +150,7 @@ private:
     Clock::time_point start_;
     CpuKernels<float> kernels_;
     Groups groups_;
+    Turns turns_;
     std::vector<Entry> entries_;
     Entry probe_;
     Buffer<float> memory_;
@@ -150,11 +160,9 @@ private:
     MachineFacts machine_ = machine_facts();
 };
 
-/// Where ranks share cores, a sample lasts several of the system's time slices.
-double Sweep::least_sample() const {
-    const bool shared =
-        static_cast<std::int64_t>(world_.size()) * options_.threads > machine_.cores;
-    return shared ? 0.02 : 0.003;
+/// Where ranks of a group share cores, a sample lasts several of the system's time slices.
+double Sweep::least_sample(const Entry& entry) const {
+    return entry.what.together == Together::group && turns_.count > 1 ? 0.02 : 0.003;
 }
 
 Status Sweep::agree(std::vector<double>& values) {
@@ -169,10 +177,13 @@ Result<std::int64_t> machines_of(Communicator& group) {
     return static_cast<std::int64_t>(std::set<std::string>(names->begin(), names->end()).size());
 }
 
-Status Sweep::prepare() {
+Status Sweep::make_cases() {
     auto groups = Groups::make(world_);
     if (!groups) return groups.error();
     groups_ = std::move(*groups);
+    const auto turns = turns_of(world_, options_.threads);
+    if (!turns) return turns.error();
+    turns_ = *turns;
     std::vector<SweepCase> cases = kernel_cases(kernels_, options_, world_.size() > 1);
     for (const auto& group : groups_.parts) {
         const auto machines = machines_of(*group);
@@ -205,9 +216,8 @@ Status Sweep::prepare() {
 std::int64_t Sweep::round_floats() const {
     constexpr std::int64_t usual_cache = std::int64_t{32} << 20U;
     const std::int64_t out_of_cache = 2 * (machine_.cache > 0 ? machine_.cache : usual_cache);
-    const std::int64_t bytes = options_.working_set > 0
-                                   ? std::min(options_.working_set, out_of_cache)
-                                   : out_of_cache;
+    const std::int64_t bytes =
+        options_.working_set > 0 ? std::min(options_.working_set, out_of_cache) : out_of_cache;
     return bytes / static_cast<std::int64_t>(sizeof(float));
 }
 
@@ -228,28 +238,44 @@ void Sweep::fill(std::int64_t floats) {
 
 /// Seconds of one call, on this rank; of a group, until its last rank is done.
 Result<double> Sweep::time(const Entry& entry) {
-    const bool runs = entry.what.together != Together::alone || world_.rank() == 0;
-    const auto place = [&](std::int64_t call) {
-        return memory_.data() + call % entry.places * entry.stride();
-    };
+    const Together together = entry.what.together;
+    if (together != Together::group && world_.size() > 1) {
+        Result<double> own = 0.0;
+        for (std::int64_t turn = 0; turn < turns_.count; ++turn) {
+            if (together == Together::alone && turn > 0) break;
+            const bool runs = together == Together::alone ? world_.rank() == 0 : turn == turns_.own;
+            if (Status status = prepare(entry, runs); !status) return status.error();
+            auto seconds = time_calls(entry, runs);
+            if (!seconds) return seconds;
+            if (runs) own = seconds;
+        }
+        return own;
+    }
+    if (Status status = prepare(entry, true); !status) return status.error();
+    return time_calls(entry, true);
+}
+
+/// Fills memory and calls once, then waits for the others.
+Status Sweep::prepare(const Entry& entry, bool runs) {
     if (runs) {
         fill(entry.touched());
         if (entry.calls > 1) {
-            if (Status status = entry.what.run(place(0)); !status) return status.error();
+            if (Status status = entry.what.run(place(entry, 0)); !status) return status;
         }
     }
-    if (world_.size() > 1) {
-        if (Status status = world_.barrier(); !status) return status.error();
-    }
-    const bool own = options_.cpu_time && entry.what.together != Together::group;
+    return world_.size() > 1 ? world_.barrier() : Status(sim::Done{});
+}
+
+Result<double> Sweep::time_calls(const Entry& entry, bool runs) {
+    const bool own = cpu_time() && entry.what.together != Together::group;
     const double computed = thread_seconds();
     const Clock::time_point begin = Clock::now();
     for (std::int64_t i = 1; runs && i <= entry.calls; ++i) {
-        if (Status status = entry.what.run(place(i)); !status) return status.error();
+        if (Status status = entry.what.run(place(entry, i)); !status) return status.error();
     }
     const double wall = seconds_since(begin);
     const double seconds = own ? thread_seconds() - computed : wall;
-    last_wall_ = wall / static_cast<double>(entry.calls);
+    if (runs) last_wall_ = wall / static_cast<double>(entry.calls);
     return seconds / static_cast<double>(entry.calls);
 }
 
@@ -272,7 +298,7 @@ Status Sweep::look() {
         entry.estimate = std::max(values[0], 1e-9);
         entry.wall = std::max(values[2], entry.estimate);
         entry.calls = static_cast<std::int64_t>(
-            std::clamp(std::ceil(least_sample() / entry.estimate), 1.0, most_calls));
+            std::clamp(std::ceil(least_sample(entry) / entry.estimate), 1.0, most_calls));
         late = values[1] > until;
         kinds.insert(entry.what.kind);
         seen.push_back(std::move(entry));
@@ -289,8 +315,10 @@ void Sweep::plan() {
     const double budget =
         (1.0 - first_look) * std::chrono::duration<double>(options_.budget).count();
     // besides the calls: filling memory, and meeting
-    const auto cost = [](const Entry& entry) {
-        return entry.round_seconds() + 1e-9 * static_cast<double>(entry.touched()) + 1e-4;
+    const auto cost = [this](const Entry& entry) {
+        const double once = entry.round_seconds() + 1e-9 * static_cast<double>(entry.touched());
+        const bool turns = entry.what.together == Together::all;
+        return once * static_cast<double>(turns ? turns_.count : 1) + 1e-4;
     };
     const auto total = [&] {
         return std::accumulate(entries_.begin(), entries_.end(), 0.0,
@@ -387,7 +415,7 @@ Status Sweep::rounds() {
 }
 
 Status Sweep::run() {
-    if (Status status = prepare(); !status) return status;
+    if (Status status = make_cases(); !status) return status;
     if (Status status = look(); !status) return status;
     plan();
     return rounds();
@@ -429,7 +457,8 @@ void Sweep::report(std::ostream& out) const {
     json.member("instructions", machine_.instructions).member("date", machine_.date);
     json.member("device", options_.device).member("backend", options_.backend);
     json.member("ranks", world_.size()).member("threads", options_.threads);
-    json.member("clock", options_.cpu_time ? "cpu" : "wall").end_object();
+    json.member("processors", turns_.processors);
+    json.member("clock", cpu_time() ? "cpu" : "wall").end_object();
     json.begin_object("probe").member("seconds", probe_.samples.median());
     json.member("p10", probe_.samples.at(0.1)).member("p90", probe_.samples.at(0.9));
     json.member("spread", probe_.samples.spread());

@@ -41,7 +41,8 @@ struct SweepOptions {
 };
 
 /// Every rank of `world` calls it, with the same options. All ranks compute at the same time, as in
-/// a training step; with several ranks products are also timed on rank 0 alone. Rank 0 writes to
+/// a training step, on machines with fewer cores as many as there are cores for, in turns; with
+/// several ranks products are also timed on rank 0 alone. Rank 0 writes to
 /// `out`, one JSON object per line: the machine, kernels, collectives and a probe of the noise, in
 /// the format of simulator/io/schema/sweep_record.md; other ranks write nothing.
 /// Errors: options out of range, a model the executor does not know, those of the communicator.

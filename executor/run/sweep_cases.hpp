@@ -25,8 +25,8 @@ enum class Together : std::uint8_t {
 struct SweepCase {
     std::string kind; ///< "gemm", "all_reduce": what the record names it
     Together together = Together::all;
-    double work = 0.0;         ///< rough seconds on any machine: what comes first, what is left out
-    std::int64_t floats = 0;   ///< of memory that `run` is given
+    double work = 0.0;       ///< rough seconds on any machine: what comes first, what is left out
+    std::int64_t floats = 0; ///< of memory that `run` is given
     /// In training its data come straight from the operator before: every call has the same memory.
     bool warm = false;
     std::int64_t machines = 1; ///< that the group's ranks are on

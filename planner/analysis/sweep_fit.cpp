@@ -100,6 +100,16 @@ sim::Calibration calibration_of(const std::vector<SweepFit>& fits, std::string t
     sim::Calibration out;
     for (const SweepFit& fit : fits) {
         const std::string source = source_of(fit.machine);
+        if (fit.machine.processors > 0) {
+            sim::CalibrationEntry entry;
+            entry.path = sim::processors_path;
+            entry.subject = fit.device.device;
+            entry.value = static_cast<double>(fit.machine.processors);
+            entry.samples = 1;
+            entry.source = source;
+            entry.ranks = fit.machine.ranks;
+            out.entries.push_back(std::move(entry));
+        }
         for (const FittedRate& rate : fit.device.rates) {
             sim::CalibrationEntry entry;
             entry.path = rate.path;

@@ -215,6 +215,10 @@ void print_group(const Console& console, const KnownGroup& known) {
         table.add({"host", fmt::format("{} memory, {} cores", sim::to_text(node.host.memory),
                                        node.host.cores)});
     }
+    if (node.processors > 0) {
+        table.add({"processors", fmt::format("{}, on which the devices compute{}", node.processors,
+                                             node.processors < node.devices ? " in turns" : "")});
+    }
     if (group.price_per_device_hour > 0.0) {
         table.add(
             {"price", fmt::format("{:.4g} per device and hour", group.price_per_device_hour)});

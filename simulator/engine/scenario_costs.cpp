@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "simulator/estimate/data_parallel.hpp"
+#include "simulator/estimate/processor_share.hpp"
 
 namespace shardplan::sim {
 
@@ -289,6 +290,26 @@ void add_links(const LayoutParts& parts, const PipelineShape& shape, StageCosts&
     }
 }
 
+/// Lets the stages of a node compute on its processors in turns. Each rank of a stage goes with one
+/// of every other stage, so that of the processors it sees its part.
+void add_processors(const ProcessorShare& share, std::int64_t stages, StageCosts& costs) {
+    if (!share.any()) return;
+    if (costs.routes.empty()) {
+        costs.routes.resize(static_cast<std::size_t>(stages));
+        for (StageRoutes& routes : costs.routes)
+            routes.of_stream.fill(no_route);
+    }
+    for (std::int64_t first = 0; first < stages; first += share.stages) {
+        const auto node = static_cast<std::uint32_t>(costs.links.capacity.size());
+        costs.links.capacity.push_back(share.processors / static_cast<double>(share.ranks));
+        const std::uint32_t route = costs.links.add_route({node});
+        for (std::int64_t s = first; s < std::min(stages, first + share.stages); ++s) {
+            StageRoutes& routes = costs.routes[static_cast<std::size_t>(s)];
+            routes.of_stream[static_cast<std::size_t>(StreamKind::compute)] = route;
+        }
+    }
+}
+
 /// Lengths of passes of the stage with the most to do.
 PassLengths pass_lengths(const ScheduleInput& in, const StageCosts& costs) {
     double f = 0.0;
@@ -378,6 +399,8 @@ ScenarioCosts scenario_costs(const Evaluator& evaluator, const Layout& layout, D
         out.costs.taken_units = static_cast<float>(c.overlap.slowdown);
         add_links(parts, in.shape, out.costs);
     }
+    add_processors(processor_share(scenario, layout, path_in(parts.paths, Group::pp)), layout.pp,
+                   out.costs);
     out.overhead = scenario.stack.time.step_overhead.value;
     return out;
 }

@@ -62,6 +62,10 @@ public:
             if (links && bytes_ > 0.0) {
                 out_.route[task] = route_of(task);
                 out_.bytes[task] = on_route(out_.route[task], out_.seconds[task]);
+            } else if (links && computes(task)) {
+                // its work in seconds, which go over the processors of the node
+                out_.route[task] = route_of(task);
+                if (out_.route[task] != no_route) out_.bytes[task] = out_.seconds[task];
             }
             if (slows) note_slowing(task);
         }
@@ -105,6 +109,18 @@ private:
                 return;
             default:
                 return;
+        }
+    }
+
+    [[nodiscard]] bool computes(std::size_t task) const {
+        switch (s_.kind[task]) {
+            case TaskKind::forward:
+            case TaskKind::backward:
+            case TaskKind::weight:
+            case TaskKind::optimizer:
+                return true;
+            default:
+                return false;
         }
     }
 

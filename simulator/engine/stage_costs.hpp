@@ -67,6 +67,8 @@ struct StageCosts {
     /// Share of the compute units that communication under compute takes; 0: none.
     float taken_units = 0.0F;
     float taken_bandwidth = 0.0F;
+    /// Besides networks: the processors of a node where ranks share them, one "byte" a second of
+    /// compute each.
     LinkTable links;
     std::vector<StageRoutes> routes; ///< by stage; empty: no link is shared
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "simulator/estimate/data_parallel.hpp"
+#include "simulator/estimate/processor_share.hpp"
 #include "simulator/estimate/stage_passes.hpp"
 #include "simulator/units/hash_mix.hpp"
 #include "simulator/units/recent_table.hpp"
@@ -38,6 +39,7 @@ struct StepBody {
     std::uint32_t micro_batch = 0;
     StepResult out;
     double bubble = 0.0;
+    double together = 1.0;    ///< by which what all ranks compute at once takes longer
     double slowed = 0.0;      ///< seconds that data parallelism delays exchanges
     std::vector<Hiding> ends; ///< by run: what data parallelism does once per step
 };
@@ -182,24 +184,26 @@ private:
 template <class Recorder>
 void record_passes(const StepContext& c, const Layout& layout, const LayoutParts& parts,
                    const StageShape& shape, const StagePasses& passes, const StageTimes& s,
-                   Recompute recompute, double m, Ledger<Recorder>& ledger) {
+                   Recompute recompute, double m, double stretched, Ledger<Recorder>& ledger) {
     for (const UnitUse& use : shape.units) {
         const UnitTime& u = parts.units[static_cast<std::size_t>(use.unit)];
         const std::string_view name =
             Recorder::active ? unit_name(c.scenario->model, use.unit) : std::string_view();
         const double n = m * use.count;
-        const auto both = [&](TimeKind kind, std::string_view formula, double PassTime::*part) {
-            ledger.add(kind, use.unit, name, formula, n, u.forward.*part + u.backward.*part);
+        const auto both = [&](TimeKind kind, std::string_view formula, double PassTime::*part,
+                              double factor = 1.0) {
+            ledger.add(kind, use.unit, name, formula, n,
+                       factor * (u.forward.*part + u.backward.*part));
         };
-        both(TimeKind::gemm, "time.gemm", &PassTime::gemm);
-        both(TimeKind::attention, "time.attention", &PassTime::attention);
-        both(TimeKind::elementwise, "time.elementwise", &PassTime::elementwise);
-        both(TimeKind::launch, "time.launch", &PassTime::launch);
+        both(TimeKind::gemm, "time.gemm", &PassTime::gemm, stretched);
+        both(TimeKind::attention, "time.attention", &PassTime::attention, stretched);
+        both(TimeKind::elementwise, "time.elementwise", &PassTime::elementwise, stretched);
+        both(TimeKind::launch, "time.launch", &PassTime::launch, stretched);
         both(TimeKind::tp_comm, "time.tp_comm", &PassTime::tp);
         both(TimeKind::cp_comm, "time.cp_comm", &PassTime::cp);
         both(TimeKind::ep_comm, "time.ep_comm", &PassTime::ep);
         ledger.add(TimeKind::recompute, use.unit, name, "time.recompute", m,
-                   recompute_of(use, u, recompute).total());
+                   stretched * recompute_of(use, u, recompute).total());
         ledger.hide(TimeKind::tp_comm, n * (u.forward.tp_hidden + u.backward.tp_hidden));
         ledger.hide(TimeKind::cp_comm, n * (u.forward.cp_hidden + u.backward.cp_hidden));
     }
@@ -264,6 +268,27 @@ double slowed_drain(const Layout& layout, const std::vector<ShapeRun>& runs,
     return all / visits_of(layout.schedule, layout.chunks);
 }
 
+/// What the ranks of a node compute in the passes of a step.
+PassWork pass_work(const std::vector<ShapeRun>& runs, const RunPasses& own,
+                   const ProcessorShare& share, std::size_t slowest, double m, double visits) {
+    const auto of_stage = [&](std::size_t run) {
+        const StagePasses& p = own[runs[run].same_as];
+        return p.forward.compute() + p.forward.launch + p.backward.compute() + p.backward.launch +
+               p.recompute.total();
+    };
+    double all = 0.0;
+    double stages = 0.0;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        all += static_cast<double>(runs[i].count) * of_stage(i);
+        stages += static_cast<double>(runs[i].count);
+    }
+    PassWork out;
+    out.node = m * all * static_cast<double>(share.stages) / stages;
+    out.slowest = m * of_stage(slowest);
+    out.in_turn = of_stage(slowest) / visits;
+    return out;
+}
+
 /// The passes of all micro-batches. `ledger`: adds to `body.out`.
 template <class Recorder>
 void run_passes(const StepContext& c, const Layout& layout, const LayoutParts& parts,
@@ -300,8 +325,18 @@ void run_passes(const StepContext& c, const Layout& layout, const LayoutParts& p
                   stages[slowest].dp.reductions * stages[slowest].dp.slowed_backward;
     body.out.slowest_stage = pipeline.slowest_stage;
     const auto times = static_cast<double>(m);
+    const ProcessorShare share =
+        processor_share(*c.scenario, layout, path_in(parts.paths, Group::pp));
+    double stretched = 1.0;
+    body.together = share.everywhere();
+    if (share.any()) {
+        PassWork work = pass_work(runs, own, share, slowest, times, visits);
+        work.slowest += body.bubble;
+        stretched = stretch(share, work);
+        body.bubble *= stretched;
+    }
     record_passes(c, layout, parts, runs[slowest].shape, own[slowest], stages[slowest], recompute,
-                  times, ledger);
+                  times, stretched, ledger);
     if constexpr (!std::is_same_v<Recorder, TimesOnly>) {
         add_traffic(c, layout, parts, runs[slowest].shape, own[slowest], stages[slowest], recompute,
                     times, body.out);
@@ -326,7 +361,8 @@ void end_step(const StepContext& c, const std::vector<ShapeRun>& runs,
     ledger.add(TimeKind::dp_comm, -1, "step", "time.dp_step", 1.0, body.ends[last].exposed);
     ledger.hide(TimeKind::dp_comm, body.ends[last].hidden);
     ledger.add(TimeKind::ep_comm, -1, "beside_reduction", "time.shared_link", 1.0, body.slowed);
-    ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0, fixed[last].optimizer);
+    ledger.add(TimeKind::optimizer, -1, "passes", "time.optimizer", 1.0,
+               body.together * fixed[last].optimizer);
     ledger.add(TimeKind::offload, -1, "states", "time.offload_states", 1.0,
                fixed[last].offload.step);
     ledger.add(TimeKind::bubble, -1, "pipeline", "time.bubble", 1.0, body.bubble);

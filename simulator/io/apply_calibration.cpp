@@ -1,6 +1,7 @@
 #include "simulator/io/apply_calibration.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -96,6 +97,21 @@ Status apply_to_devices(const CalibrationEntry& entry, const std::string& path,
     return Done{};
 }
 
+/// What ranks of a job compute on, where they are devices.
+Status set_processors(const CalibrationEntry& entry, const std::string& where, Cluster& cluster) {
+    if (entry.value < 1.0 || entry.value > 1e6 || entry.value != std::floor(entry.value)) {
+        return Error{ErrorCode::bad_input, where,
+                     fmt::format("{:g} is no number of processors", entry.value),
+                     "write how many devices of a node compute at once, 1 or more"};
+    }
+    for (NodeGroup& group : cluster.node_groups) {
+        if (concerns(entry, {group.node.device})) {
+            group.node.processors = static_cast<std::int64_t>(entry.value);
+        }
+    }
+    return Done{};
+}
+
 Status apply_entry(const CalibrationEntry& entry, const std::string& where, Scenario& scenario) {
     constexpr std::string_view stack_prefix = "stack.";
     constexpr std::string_view device_prefix = "device.";
@@ -109,6 +125,7 @@ Status apply_entry(const CalibrationEntry& entry, const std::string& where, Scen
         return apply_to_devices(entry, std::string(path.substr(device_prefix.size())), where,
                                 scenario.devices);
     }
+    if (path == processors_path) return set_processors(entry, where, scenario.cluster);
     const std::size_t dot = path.find('.', fabric_prefix.size());
     if (!path.starts_with(fabric_prefix) || dot == std::string_view::npos) {
         return Error{ErrorCode::not_found, where, in_quotes(entry.path) + " names no constant",

@@ -34,6 +34,9 @@ SweepMachine read_machine(const JsonValue& json, std::vector<Error>& problems) {
     out.memory_bytes = count_in(in, "memory_bytes");
     out.ranks = count_in(in, "ranks");
     out.threads = count_in(in, "threads");
+    std::optional<std::int64_t> processors;
+    in.get("processors", processors);
+    out.processors = processors.value_or(0);
     std::optional<double> spread;
     probe.get("spread", spread);
     out.probe_spread = spread.value_or(0.0);

@@ -20,8 +20,9 @@ struct SweepMachine {
     std::string clock; ///< of kernels: wall, cpu
     std::int64_t cores = 0;
     std::int64_t memory_bytes = 0;
-    std::int64_t ranks = 1;    ///< that computed at once
-    std::int64_t threads = 1;  ///< of each
+    std::int64_t ranks = 1;
+    std::int64_t threads = 1;    ///< of each rank
+    std::int64_t processors = 0; ///< ranks of a machine that computed at once; 0: not recorded
     double probe_spread = 0.0; ///< of one product repeated between measurements: between quartiles
     std::int64_t probes = 0;
 

@@ -47,6 +47,9 @@ struct Calibration {
     friend bool operator==(const Calibration&, const Calibration&) = default;
 };
 
+/// Of an entry that says how many devices of a node compute at once: NodeTemplate::processors.
+inline constexpr std::string_view processors_path = "node.processors";
+
 /// Does the entry hold for something that goes by one of these names?
 inline bool concerns(const CalibrationEntry& entry, std::initializer_list<std::string_view> names) {
     return entry.subject.empty() ||

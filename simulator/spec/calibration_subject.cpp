@@ -13,6 +13,11 @@ bool names_part_of(const CalibrationEntry& entry, const Scenario& scenario) {
         return std::any_of(scenario.devices.begin(), scenario.devices.end(),
                            [&](const Device& device) { return concerns(entry, {device.name}); });
     }
+    if (path == processors_path) {
+        return std::any_of(
+            scenario.cluster.node_groups.begin(), scenario.cluster.node_groups.end(),
+            [&](const NodeGroup& group) { return concerns(entry, {group.node.device}); });
+    }
     constexpr std::string_view fabric = "fabric.";
     return path.starts_with(fabric) &&
            std::any_of(scenario.fabrics.begin(), scenario.fabrics.end(),

@@ -117,6 +117,12 @@ void describe(FieldVisitor& v, NodeTemplate& x) {
         {"device", "device", "Name or alias of a product in the catalogue or in this file.", true},
         x.device);
     field(v, {"devices", "devices", "Devices of one node.", true, 1.0, 1e6}, x.devices);
+    field(v,
+          {"processors", "processors",
+           "That the devices compute on, in turns where there are fewer of them, as ranks of a job "
+           "on the cores of a host; 0: each device has its own.",
+           false, 0.0, 1e6},
+          x.processors);
     field(v, {"scaleup", "scale-up network", "The network between the devices of a node."},
           x.scaleup);
     field(v, {"nics", "network cards", "The cards that carry training traffic."}, x.nics);

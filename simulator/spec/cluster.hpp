@@ -99,6 +99,8 @@ struct GraphLink {
 struct NodeTemplate {
     std::string device; ///< name in the catalogue
     std::int64_t devices = 0;
+    /// That the devices compute on, in turns where there are fewer of them; 0: each has its own.
+    std::int64_t processors = 0;
     Scaleup scaleup;
     Nics nics;
     Host host;

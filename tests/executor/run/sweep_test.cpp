@@ -69,6 +69,19 @@ TEST(Sweep, OfTwoRanksHasEveryKindOfSampleHoweverShort) {
     }
 }
 
+TEST(Sweep, OfMoreRanksThanCoresHasThemTakeTurns) {
+    SweepOptions options = short_sweep();
+    options.threads = 64;
+    const auto read = sim::parse_sweeps(swept(2, options), "sweep");
+    ASSERT_TRUE(read) << read.error().what;
+    EXPECT_EQ(read->sweeps[0].machine.processors, 1);
+    options.threads = 1;
+    const auto free = sim::parse_sweeps(swept(2, options), "sweep");
+    ASSERT_TRUE(free) << free.error().what;
+    EXPECT_GE(free->sweeps[0].machine.processors, 1);
+    EXPECT_LE(free->sweeps[0].machine.processors, free->sweeps[0].machine.cores);
+}
+
 TEST(Sweep, OfOneRankHasNoCollectivesAndNothingAlone) {
     const auto read = sim::parse_sweeps(swept(1, short_sweep()), "sweep");
     ASSERT_TRUE(read) << read.error().what;

@@ -4,8 +4,8 @@
     measured_layouts.py SHARDPLAN FOLDER [--repeats 7] [--ranks 1,2,4] [--budget 60]
 
 For each number of ranks the machine is calibrated first (`run --sweep`, `calibrate`), then every
-layout is run in turn, and all again, `--repeats` times: what disturbs the machine for a while meets
-all layouts alike. A layout's time is the median over the repeats, its spread their interquartile
+layout of as many is run in turn, and all again, `--repeats` times: what disturbs the machine for a
+while meets all of them alike. A layout's time is the median over the repeats, its spread their interquartile
 range. Needs a quiet machine; asserts nothing. Figures by hand, for the notes of a release.
 """
 
@@ -56,16 +56,16 @@ def main():
     parser.add_argument("--budget", type=int, default=60)
     args = parser.parse_args()
     trial = Trial(args.shardplan, args.folder, gpt("gpt-s", 8, 256, 8, 4096, 256, True), 8)
-    cases, paths = [], {}
+    cases, seconds = [], {}
     for ranks in [int(n) for n in args.ranks.split(",")]:
         calibration = calibrated(trial, ranks, args.budget)
+        paths = {}
         for layout in LAYOUTS[ranks]:
-            paths[ranks, layout], estimate = trial.plan(machine(ranks), layout, calibration)
+            paths[layout], estimate = trial.plan(machine(ranks), layout, calibration)
             cases.append((ranks, layout, estimate["step_time_s"]["value"]))
-    seconds = {at: [] for at in paths}
-    for _ in range(args.repeats):
-        for at, path in paths.items():
-            seconds[at].append(median_step(trial.train(path, 4)))
+        for _ in range(args.repeats):
+            for layout, path in paths.items():
+                seconds.setdefault((ranks, layout), []).append(median_step(trial.train(path, 4)))
 
     errors, steady, lost = [], [], []
     print(f"{'ranks':>5}  {'layout':<28} {'predicted':>9}  {'measured':>9}  {'error':>7}  spread")

@@ -223,6 +223,22 @@ TEST(SweepFit, HoldsForAsManyRanksAsWereMeasured) {
     EXPECT_NEAR(at(4), 0.43, 0.01);
 }
 
+TEST(SweepFit, TellsOnHowManyProcessorsTheRanksComputed) {
+    sim::Sweep sweep = sweep_of(cpu());
+    const auto entry_of = [&] {
+        const auto fits = fit_sweeps({sweep});
+        EXPECT_TRUE(fits);
+        const sim::Calibration file = calibration_of(*fits, "test", "none");
+        const auto found =
+            std::find_if(file.entries.begin(), file.entries.end(),
+                         [](const auto& entry) { return entry.path == sim::processors_path; });
+        return found == file.entries.end() ? -1.0 : found->value;
+    };
+    EXPECT_EQ(entry_of(), -1.0) << "sweeps of before do not say";
+    sweep.machine.processors = 2;
+    EXPECT_EQ(entry_of(), 2.0);
+}
+
 TEST(SweepFit, TwoSweepsWithAsManyRanksAreRefused) {
     const auto fits = fit_sweeps({sweep_of(cpu()), sweep_of(other_cpu())});
     ASSERT_FALSE(fits);

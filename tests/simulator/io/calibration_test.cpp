@@ -33,6 +33,22 @@ TEST(Calibration, MeasuredValuesReplaceTheConstantsTheyName) {
     EXPECT_EQ(scenario.fabrics.front().step_latency.value, 3e-6);
 }
 
+TEST(Calibration, SaysOnHowManyProcessorsTheDevicesOfANodeCompute) {
+    Scenario scenario = with_entry({"node.processors", "H100-SXM-80GB", 4, 0, 0, 0.0, 1, "sweep"});
+    ASSERT_TRUE(apply_calibration(scenario));
+    EXPECT_EQ(scenario.cluster.node_groups[0].node.processors, 4);
+    scenario.calibration.entries[0].subject = "another";
+    scenario.cluster.node_groups[0].node.processors = 0;
+    ASSERT_TRUE(apply_calibration(scenario));
+    EXPECT_EQ(scenario.cluster.node_groups[0].node.processors, 0);
+    for (const double none : {0.0, 1.5, -2.0, 1e9}) {
+        scenario.calibration.entries[0] = {"node.processors", "", none, 0, 0, 0.0, 1, "sweep"};
+        const Status status = apply_calibration(scenario);
+        ASSERT_FALSE(status) << none;
+        EXPECT_NE(status.error().hint.find("compute at once"), std::string::npos);
+    }
+}
+
 TEST(Calibration, EntriesOfOtherStacksAndDevicesAreLeftAlone) {
     CalibrationEntry entry{"stack.time.step_overhead", "nanotron", 0.25, 0, 0, 0.1, 5, "probe"};
     Scenario scenario = with_entry(entry);
