@@ -458,6 +458,7 @@ void Sweep::report(std::ostream& out) const {
     json.member("device", options_.device).member("backend", options_.backend);
     json.member("ranks", world_.size()).member("threads", options_.threads);
     json.member("processors", turns_.processors);
+    json.member("nodes", turns_.nodes).member("machines", turns_.machines);
     json.member("clock", cpu_time() ? "cpu" : "wall").end_object();
     json.begin_object("probe").member("seconds", probe_.samples.median());
     json.member("p10", probe_.samples.at(0.1)).member("p90", probe_.samples.at(0.9));

@@ -1,6 +1,7 @@
 #include "executor/run/sweep_turns.hpp"
 
 #include <algorithm>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,6 +27,13 @@ std::string own_cores() {
     return out;
 }
 
+/// What is the same for all that runs under one kernel, whatever host names it goes by.
+std::string machine_name() {
+    std::ifstream in("/proc/sys/kernel/random/boot_id");
+    std::string out;
+    return std::getline(in, out) ? out : host_name();
+}
+
 void add_cores(const std::string& text, std::set<std::string>& cores) {
     std::size_t at = 0;
     for (std::size_t end = text.find(' '); end != std::string::npos; end = text.find(' ', at)) {
@@ -37,14 +45,20 @@ void add_cores(const std::string& text, std::set<std::string>& cores) {
 } // namespace
 
 Result<Turns> turns_of(Communicator& world, int threads) {
-    const auto names = gather_texts(world, host_name());
+    const auto nodes = gather_texts(world, host_name());
+    if (!nodes) return nodes.error();
+    const auto names = gather_texts(world, machine_name());
     if (!names) return names.error();
     const auto cores = gather_texts(world, own_cores());
     if (!cores) return cores.error();
     const auto self = static_cast<std::size_t>(world.rank());
+    const std::set<std::string> machines(names->begin(), names->end());
     Turns out;
+    out.nodes =
+        static_cast<std::int64_t>(std::set<std::string>(nodes->begin(), nodes->end()).size());
+    out.machines = static_cast<std::int64_t>(machines.size());
     bool first = true;
-    for (const std::string& machine : std::set<std::string>(names->begin(), names->end())) {
+    for (const std::string& machine : machines) {
         std::set<std::string> usable;
         std::int64_t ranks = 0;
         std::int64_t before_self = 0;

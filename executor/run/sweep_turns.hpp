@@ -13,6 +13,8 @@ struct Turns {
     std::int64_t processors = 1; ///< ranks that a machine computes with at once; the fewest of all
     std::int64_t count = 1;      ///< until every rank has had its turn
     std::int64_t own = 0;        ///< of this rank, counted from 0
+    std::int64_t nodes = 1;      ///< by name
+    std::int64_t machines = 1;   ///< by what their kernels say of themselves
 };
 
 /// Every rank calls it. A machine has a processor for every `threads` cores that its ranks may run

@@ -102,7 +102,8 @@ sim::Calibration calibration_of(const std::vector<SweepFit>& fits, std::string t
         const std::string source = source_of(fit.machine);
         if (fit.machine.processors > 0) {
             sim::CalibrationEntry entry;
-            entry.path = sim::processors_path;
+            entry.path = fit.machine.nodes > fit.machine.machines ? sim::cluster_processors_path
+                                                                  : sim::node_processors_path;
             entry.subject = fit.device.device;
             entry.value = static_cast<double>(fit.machine.processors);
             entry.samples = 1;

@@ -10,6 +10,9 @@ ProcessorShare processor_share(const Scenario& scenario, const Layout& layout,
                                const GroupPath& pipeline) {
     ProcessorShare out;
     const auto all = static_cast<std::int64_t>(rank_count(layout));
+    if (const std::int64_t processors = scenario.cluster.processors; processors > 0) {
+        return {static_cast<double>(processors), all / layout.pp, layout.pp};
+    }
     for (const NodeGroup& group : scenario.cluster.node_groups) {
         const std::int64_t processors = group.node.processors;
         if (processors <= 0) continue;
@@ -33,7 +36,8 @@ double stretch(const ProcessorShare& share, const PassWork& work) {
         if (busy >= 1.0) break;
         idle += (1.0 - busy) * work.in_turn;
     }
-    return std::max(1.0, (work.node * ranks / share.processors + idle) / work.slowest);
+    const double alone = ranks / share.processors;
+    return std::max({1.0, alone, (work.node * alone + idle) / work.slowest});
 }
 
 } // namespace shardplan::sim

@@ -6,8 +6,8 @@
 
 namespace shardplan::sim {
 
-/// Devices of a node that compute in turns, for they are more than its processors: ranks of a job
-/// on the cores of a host.
+/// Devices that compute in turns, for they are more than the processors of their node: ranks of a
+/// job on the cores of a host. Virtual nodes of one machine count as one node here.
 struct ProcessorShare {
     double processors = 0.0; ///< of a node; 0: every device has its own
     std::int64_t ranks = 1;  ///< of one stage on a node
@@ -23,7 +23,8 @@ struct ProcessorShare {
     friend bool operator==(const ProcessorShare&, const ProcessorShare&) = default;
 };
 
-/// Of the node group with the fewest processors for its devices. `pipeline`: path of Group::pp.
+/// Of the whole cluster, or of the node group with the fewest processors for its devices.
+/// `pipeline`: path of Group::pp.
 ProcessorShare processor_share(const Scenario& scenario, const Layout& layout,
                                const GroupPath& pipeline);
 
@@ -37,7 +38,8 @@ struct PassWork {
 /// at least 1. The processors of a node are busy with the work of all its ranks, except where too
 /// few stages have anything to do: k stages keep k / s of s that are needed busy, while the first
 /// micro-batch comes in and the last one goes out. Where that is less than the pipeline takes
-/// anyway, its waits give their processors to others, and nobody loses.
+/// anyway, its waits give their processors to others, and nobody loses; but the ranks of one stage
+/// always compute at the same time.
 /// Source: work conservation, and the bound of Graham 1969 (SIAM J. Appl. Math. 17, 416).
 double stretch(const ProcessorShare& share, const PassWork& work);
 

@@ -105,9 +105,9 @@ Status set_processors(const CalibrationEntry& entry, const std::string& where, C
                      "write how many devices of a node compute at once, 1 or more"};
     }
     for (NodeGroup& group : cluster.node_groups) {
-        if (concerns(entry, {group.node.device})) {
-            group.node.processors = static_cast<std::int64_t>(entry.value);
-        }
+        if (!concerns(entry, {group.node.device})) continue;
+        const bool all = entry.path == cluster_processors_path;
+        (all ? cluster.processors : group.node.processors) = static_cast<std::int64_t>(entry.value);
     }
     return Done{};
 }
@@ -125,7 +125,7 @@ Status apply_entry(const CalibrationEntry& entry, const std::string& where, Scen
         return apply_to_devices(entry, std::string(path.substr(device_prefix.size())), where,
                                 scenario.devices);
     }
-    if (path == processors_path) return set_processors(entry, where, scenario.cluster);
+    if (counts_processors(entry)) return set_processors(entry, where, scenario.cluster);
     const std::size_t dot = path.find('.', fabric_prefix.size());
     if (!path.starts_with(fabric_prefix) || dot == std::string_view::npos) {
         return Error{ErrorCode::not_found, where, in_quotes(entry.path) + " names no constant",

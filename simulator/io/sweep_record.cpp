@@ -37,6 +37,8 @@ SweepMachine read_machine(const JsonValue& json, std::vector<Error>& problems) {
     std::optional<std::int64_t> processors;
     in.get("processors", processors);
     out.processors = processors.value_or(0);
+    out.nodes = count_in(in, "nodes");
+    out.machines = count_in(in, "machines");
     std::optional<double> spread;
     probe.get("spread", spread);
     out.probe_spread = spread.value_or(0.0);

@@ -23,6 +23,8 @@ struct SweepMachine {
     std::int64_t ranks = 1;
     std::int64_t threads = 1;    ///< of each rank
     std::int64_t processors = 0; ///< ranks of a machine that computed at once; 0: not recorded
+    std::int64_t nodes = 1;      ///< by name
+    std::int64_t machines = 1;   ///< fewer than nodes: those are virtual
     double probe_spread = 0.0; ///< of one product repeated between measurements: between quartiles
     std::int64_t probes = 0;
 

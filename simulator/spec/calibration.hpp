@@ -47,8 +47,13 @@ struct Calibration {
     friend bool operator==(const Calibration&, const Calibration&) = default;
 };
 
-/// Of an entry that says how many devices of a node compute at once: NodeTemplate::processors.
-inline constexpr std::string_view processors_path = "node.processors";
+/// Of entries that say how many devices of a node compute at once, NodeTemplate::processors, or of
+/// all nodes, Cluster::processors.
+inline constexpr std::string_view node_processors_path = "node.processors";
+inline constexpr std::string_view cluster_processors_path = "cluster.processors";
+inline bool counts_processors(const CalibrationEntry& entry) {
+    return entry.path == node_processors_path || entry.path == cluster_processors_path;
+}
 
 /// Does the entry hold for something that goes by one of these names?
 inline bool concerns(const CalibrationEntry& entry, std::initializer_list<std::string_view> names) {

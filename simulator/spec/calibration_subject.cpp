@@ -13,7 +13,7 @@ bool names_part_of(const CalibrationEntry& entry, const Scenario& scenario) {
         return std::any_of(scenario.devices.begin(), scenario.devices.end(),
                            [&](const Device& device) { return concerns(entry, {device.name}); });
     }
-    if (path == processors_path) {
+    if (counts_processors(entry)) {
         return std::any_of(
             scenario.cluster.node_groups.begin(), scenario.cluster.node_groups.end(),
             [&](const NodeGroup& group) { return concerns(entry, {group.node.device}); });

@@ -229,6 +229,12 @@ void describe(FieldVisitor& v, Cluster& x) {
          "asked for than the file lists."},
         x.scalable);
     field(v,
+          {"processors", "processors",
+           "That the devices of all nodes compute on in turns, where the nodes are virtual ones of "
+           "one machine; 0: each node has its own.",
+           false, 0.0, 1e6},
+          x.processors);
+    field(v,
           {"devices", "devices", "Products described in this file; they win over the catalogue."},
           x.devices);
 }

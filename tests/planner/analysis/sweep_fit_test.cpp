@@ -231,11 +231,16 @@ TEST(SweepFit, TellsOnHowManyProcessorsTheRanksComputed) {
         const sim::Calibration file = calibration_of(*fits, "test", "none");
         const auto found =
             std::find_if(file.entries.begin(), file.entries.end(),
-                         [](const auto& entry) { return entry.path == sim::processors_path; });
-        return found == file.entries.end() ? -1.0 : found->value;
+                         [](const auto& entry) { return sim::counts_processors(entry); });
+        if (found == file.entries.end()) return -1.0;
+        EXPECT_EQ(found->path, sweep.machine.nodes > 1 ? sim::cluster_processors_path
+                                                       : sim::node_processors_path);
+        return found->value;
     };
     EXPECT_EQ(entry_of(), -1.0) << "sweeps of before do not say";
     sweep.machine.processors = 2;
+    EXPECT_EQ(entry_of(), 2.0);
+    sweep.machine.nodes = 4; // virtual ones of one machine
     EXPECT_EQ(entry_of(), 2.0);
 }
 

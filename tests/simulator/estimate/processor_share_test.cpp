@@ -58,6 +58,25 @@ TEST(ProcessorShare, OfHalfAsManyDoublesWhatIsComputedAndNotWhatIsSent) {
     }
 }
 
+TEST(ProcessorShare, OfVirtualNodesIsThatOfTheirMachine) {
+    const auto step = [](bool virtual_nodes, std::int64_t processors) {
+        Cluster cluster = test::dgx_h100(2);
+        (virtual_nodes ? cluster.processors : cluster.node_groups[0].node.processors) = processors;
+        Scenario scenario =
+            test::scenario(test::small_model(32, 32, 8), cluster, test::job(4096, 64));
+        LayoutTables tables;
+        const auto parsed = parse_layout("tp8,pp2,dp1,mb32", "layout", tables);
+        const auto layout = complete_layout(*parsed, 16, "layout");
+        Workspace workspace;
+        return Evaluator::make(std::move(scenario), tables)
+            ->estimate(*layout, workspace)
+            .time.total.value.value();
+    };
+    EXPECT_EQ(step(true, 16), step(false, 0));
+    EXPECT_LT(step(true, 8), step(false, 4)) << "of two stages one lends the other its processors";
+    EXPECT_GT(step(true, 8), step(false, 0));
+}
+
 TEST(ProcessorShare, OfAPipelineLetsStagesComputeWhileOthersWait) {
     // eight stages and micro-batches: of 15 turns a stage works in 8, so that four processors do
     // nearly as much as eight

@@ -41,6 +41,11 @@ TEST(Calibration, SaysOnHowManyProcessorsTheDevicesOfANodeCompute) {
     scenario.cluster.node_groups[0].node.processors = 0;
     ASSERT_TRUE(apply_calibration(scenario));
     EXPECT_EQ(scenario.cluster.node_groups[0].node.processors, 0);
+    scenario.calibration.entries[0].path = "cluster.processors";
+    scenario.calibration.entries[0].subject = "";
+    ASSERT_TRUE(apply_calibration(scenario));
+    EXPECT_EQ(scenario.cluster.processors, 4);
+    EXPECT_EQ(scenario.cluster.node_groups[0].node.processors, 0);
     for (const double none : {0.0, 1.5, -2.0, 1e9}) {
         scenario.calibration.entries[0] = {"node.processors", "", none, 0, 0, 0.0, 1, "sweep"};
         const Status status = apply_calibration(scenario);
