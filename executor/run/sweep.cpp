@@ -307,8 +307,9 @@ Status Sweep::look() {
     return sim::Done{};
 }
 
-/// As many rounds as asked for, of as many cases as fit: the longest of a kind goes first, and
-/// three of each stay. Every rank comes to the same plan.
+/// Three rounds of as many cases as fit, then as many more rounds as asked for: large sizes tell
+/// more than further repeats. The longest of a kind goes first, and three of each stay. Every rank
+/// comes to the same plan.
 void Sweep::plan() {
     constexpr std::size_t least_of_kind = 3;
     constexpr int least_rounds = 3;
@@ -329,7 +330,8 @@ void Sweep::plan() {
             std::count_if(entries_.begin(), entries_.end(),
                           [&](const Entry& e) { return e.what.kind == entry.what.kind; }));
     };
-    while (total() * options_.repeats > budget) {
+    const int least = std::min(least_rounds, options_.repeats);
+    while (total() * least > budget) {
         auto longest = entries_.end();
         for (auto it = entries_.begin(); it != entries_.end(); ++it) {
             if (of_kind(*it) <= least_of_kind) continue;
@@ -339,8 +341,8 @@ void Sweep::plan() {
         entries_.erase(longest);
         ++left_out_;
     }
-    repeats_ = std::clamp(static_cast<int>(budget / std::max(total(), 1e-9)),
-                          std::min(least_rounds, options_.repeats), options_.repeats);
+    repeats_ =
+        std::clamp(static_cast<int>(budget / std::max(total(), 1e-9)), least, options_.repeats);
 }
 
 /// By the clock of the rank that is furthest.
