@@ -46,6 +46,19 @@ void copy_parts(std::span<const Index> sections, Index rows, Index ranks, bool t
     }
 }
 
+/// Copies between the order of messages (rank after rank, each with its rows of all samples) and
+/// that of sequences (sample after sample, each with the rows of all ranks).
+template <class Scalar>
+void sort_pieces(Index ranks, Index samples, Index piece, bool to_samples, const Scalar* from,
+                 Scalar* to) {
+    for (Index i = 0; i < ranks * samples; ++i) {
+        const Index in_messages = i * piece;
+        const Index in_samples = (i % samples * ranks + i / samples) * piece;
+        std::copy_n(from + (to_samples ? in_messages : in_samples), piece,
+                    to + (to_samples ? in_samples : in_messages));
+    }
+}
+
 } // namespace
 
 template <class Scalar>
@@ -62,12 +75,8 @@ void ContextAttention<Scalar>::to_heads(std::span<const Index> sections, const S
     }
     Scratch<Scalar> received(*arena_, count);
     links_->all_to_all(sim::Group::cp, sent.data(), received.data(), count);
-    const Index piece = rows_->length() * width / ranks;
-    for (Index i = 0; i < ranks * sizes_.samples; ++i) {
-        const Index rank = i / sizes_.samples;
-        const Index sample = i % sizes_.samples;
-        std::copy_n(received.data() + i * piece, piece, whole + (sample * ranks + rank) * piece);
-    }
+    sort_pieces(ranks, sizes_.samples, rows_->length() * width / ranks, true, received.data(),
+                whole);
 }
 
 template <class Scalar>
@@ -83,12 +92,7 @@ void ContextAttention<Scalar>::to_tokens(std::span<const Index> sections, const 
         return;
     }
     Scratch<Scalar> sent(*arena_, count);
-    const Index piece = rows_->length() * width / ranks;
-    for (Index i = 0; i < ranks * sizes_.samples; ++i) {
-        const Index rank = i / sizes_.samples;
-        const Index sample = i % sizes_.samples;
-        std::copy_n(whole + (sample * ranks + rank) * piece, piece, sent.data() + i * piece);
-    }
+    sort_pieces(ranks, sizes_.samples, rows_->length() * width / ranks, false, whole, sent.data());
     links_->all_to_all(sim::Group::cp, sent.data(), received.data(), count);
     copy_parts(sections, rows_->all, ranks, false, received.data(), rows);
 }

@@ -54,17 +54,11 @@ Result<CollectiveReproducer> CollectiveReproducer::make(std::optional<sim::Clust
         return catalogue.error();
     }
     out.catalogue_ = std::move(*catalogue);
-    const auto names = sim::list_clusters();
-    if (!names) {
-        return names.error();
+    auto clusters = sim::load_clusters();
+    if (!clusters) {
+        return clusters.error();
     }
-    for (const sim::CatalogueEntry& entry : *names) {
-        auto cluster = sim::load_cluster(entry.name);
-        if (!cluster) {
-            return cluster.error();
-        }
-        out.clusters_.push_back(std::move(cluster->value));
-    }
+    out.clusters_ = std::move(*clusters);
     return out;
 }
 

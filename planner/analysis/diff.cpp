@@ -190,17 +190,10 @@ PlanDiff diff_plans(const DiffSide& a, const DiffSide& b) {
     }
     out.time = by_kind<sim::TimeKind>(left.time.exposed, right.time.exposed);
     out.hidden = by_kind<sim::TimeKind>(left.time.hidden, right.time.hidden);
-    for (const sim::LinkLoad& link : left.links) {
-        out.links.push_back({link.dim, link.per_step.value(), 0.0});
-    }
-    for (const sim::LinkLoad& link : right.links) {
-        const auto same = std::find_if(out.links.begin(), out.links.end(),
-                                       [&](const DiffTerm& t) { return t.name == link.dim; });
-        if (same == out.links.end()) {
-            out.links.push_back({link.dim, 0.0, link.per_step.value()});
-        } else {
-            same->b = link.per_step.value();
-        }
+    for (const char* dim : {"tp", "cp", "ep", "pp", "dp"}) {
+        const double before = most_sent(left.links, dim).value();
+        const double after = most_sent(right.links, dim).value();
+        if (before > 0.0 || after > 0.0) out.links.push_back({dim, before, after});
     }
     largest_first(out.links);
     say_if_stale(a, out.stale);

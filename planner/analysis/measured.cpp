@@ -154,10 +154,7 @@ std::string dimension_of(const std::string& group) {
 std::vector<MeasuredTerm> sent_terms(const sim::Estimate& estimate, const sim::Measurement& m) {
     std::vector<MeasuredTerm> out;
     for (const std::string dim : {"tp", "cp", "ep", "pp", "dp"}) {
-        MeasuredTerm term{dim, 0.0, 0.0};
-        for (const sim::LinkLoad& link : estimate.links) {
-            if (link.dim == dim) term.predicted += link.per_step.value();
-        }
+        MeasuredTerm term{dim, most_sent(estimate.links, dim).value(), 0.0};
         for (const sim::MeasuredRank& rank : m.per_rank) {
             double bytes = 0.0;
             for (const auto& [group, sent] : rank.sent) {

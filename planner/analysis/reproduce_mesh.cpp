@@ -49,17 +49,13 @@ void draw_links(const sim::NodeTemplate& drawn, sim::NodeTemplate& node) {
 sim::Result<const sim::NodeTemplate*> Reproducer::drawn_mesh(const sim::Device& device,
                                                              std::int64_t devices) {
     if (!drawn_) {
-        drawn_.emplace();
-        const auto names = sim::list_clusters();
-        if (!names) {
-            return names.error();
+        auto clusters = sim::load_clusters();
+        if (!clusters) {
+            return clusters.error();
         }
-        for (const sim::CatalogueEntry& entry : *names) {
-            auto cluster = sim::load_cluster(entry.name);
-            if (!cluster) {
-                return cluster.error();
-            }
-            for (sim::NodeGroup& group : cluster->value.node_groups) {
+        drawn_.emplace();
+        for (sim::Cluster& cluster : *clusters) {
+            for (sim::NodeGroup& group : cluster.node_groups) {
                 const bool has_links = group.node.scaleup.kind == sim::ScaleupKind::nvlink_mesh &&
                                        !group.node.vertices.empty();
                 if (has_links) {

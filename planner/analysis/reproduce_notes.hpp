@@ -1,12 +1,12 @@
 #pragma once
 
-#include <cctype>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "simulator/spec/assumption.hpp"
+#include "simulator/units/lower_case.hpp"
 #include "simulator/units/result.hpp"
 
 /// Small helpers shared by the files that turn a run record into a scenario.
@@ -28,17 +28,9 @@ inline sim::Error unusable(std::string path, std::string what) {
             "correct the record, or leave it out"};
 }
 
-/// Letters in lower case, for words that sources spell in many ways.
-inline std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) {
-        c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    }
-    return out;
-}
-
+/// In lower case, for words that sources spell in many ways; empty: nothing.
 inline std::string lower(const std::optional<std::string>& text) {
-    return text ? lower(std::string_view(*text)) : std::string();
+    return text ? sim::lower_case(*text) : std::string();
 }
 
 inline bool has_word(std::string_view text, std::string_view word) {

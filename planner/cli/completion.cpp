@@ -158,7 +158,7 @@ std::string fish_script(const std::vector<CompletedVerb>& verbs) {
 } // namespace
 
 ValueKind value_kind_of(std::string_view name) {
-    constexpr std::array<std::pair<std::string_view, ValueKind>, 31> kinds = {{
+    constexpr std::array<std::pair<std::string_view, ValueKind>, 32> kinds = {{
         {"--model", ValueKind::model},
         {"model", ValueKind::model},
         {"--cluster", ValueKind::cluster},
@@ -180,6 +180,7 @@ ValueKind value_kind_of(std::string_view name) {
         {"--over", ValueKind::file},
         {"--measurement", ValueKind::file},
         {"--measure", ValueKind::file},
+        {"--attach", ValueKind::file},
         {"--data", ValueKind::file},
         {"--save", ValueKind::file},
         {"--sweep", ValueKind::file},

@@ -73,7 +73,8 @@ inline constexpr VerbHelp validate = {
     "  shardplan validate --collectives collectives.jsonl\n"
     "  shardplan validate --collectives nccl.log --cluster dgx-h100 --calibration mine.json\n"
     "  shardplan validate --measurement m.json --calibration mine.json\n"
-    "  shardplan validate --measurement runs/*.json\n"};
+    "  shardplan validate --measurement runs/*.json\n"
+    "  shardplan validate --measurement plan.shardplan.json\n"};
 
 inline constexpr VerbHelp calibrate = {
     "calibrate", "fit constants: a machine or a network to your own timings, others to runs",
@@ -107,6 +108,7 @@ inline constexpr VerbHelp run = {
     "run", "train under a plan on CPUs, and compare the step with the estimate",
     "  shardplan run plan.shardplan.json --data text.txt --steps 100\n"
     "  shardplan run plan.shardplan.json --measure m.json --timeline\n"
+    "  shardplan run plan.shardplan.json --attach\n"
     "  shardplan run plan.shardplan.json --backend mpi --ranks 4 --hostfile hosts\n"
     "The program shardplan-run-cpu trains, as one process with threads or under mpirun. Ctrl-C "
     "ends\n"

@@ -7,6 +7,7 @@
 #include "planner/import/catalogue_once.hpp"
 #include "planner/import/load_model.hpp"
 #include "simulator/io/catalogue.hpp"
+#include "simulator/io/document.hpp"
 #include "simulator/spec/cluster_check.hpp"
 #include "simulator/spec/model_check.hpp"
 #include "simulator/units/in_quotes.hpp"
@@ -363,7 +364,7 @@ sim::Result<sim::Scenario> scenario_from(const ScenarioOptions& options) {
     }
     sim::Calibration calibration;
     if (!options.calibration.empty()) {
-        auto loaded = sim::load_calibration(options.calibration);
+        auto loaded = sim::read_calibration_file(options.calibration);
         if (!loaded) {
             return loaded.error();
         }

@@ -7,7 +7,6 @@
 
 #include "planner/analysis/vary.hpp"
 #include "simulator/io/apply_calibration.hpp"
-#include "simulator/io/catalogue.hpp"
 #include "simulator/io/document.hpp"
 #include "simulator/io/measurement.hpp"
 
@@ -18,7 +17,7 @@ sim::Status calibrate(sim::Scenario& scenario, const std::string& file) {
     if (file.empty()) {
         return sim::Done{};
     }
-    auto calibration = sim::load_calibration(file);
+    auto calibration = sim::read_calibration_file(file);
     if (!calibration) {
         return calibration.error();
     }
@@ -26,15 +25,9 @@ sim::Status calibrate(sim::Scenario& scenario, const std::string& file) {
     return sim::apply_calibration(scenario);
 }
 
-} // namespace
-
-sim::Result<MeasuredPlan> measured_plan(const std::string& file, const std::string& plan,
-                                        const std::string& calibration) {
-    auto measurement = sim::read_measurement_file(file);
-    if (!measurement) {
-        return measurement.error();
-    }
-    const std::string from = plan.empty() ? measurement->plan : plan;
+sim::Result<MeasuredPlan> plan_of(sim::Measurement measurement, const std::string& file,
+                                  const std::string& plan, const std::string& calibration) {
+    const std::string from = plan.empty() ? measurement.plan : plan;
     if (from.empty()) {
         return sim::Error{sim::ErrorCode::bad_input, "--plan",
                           "the measurement does not say which plan was run",
@@ -48,7 +41,7 @@ sim::Result<MeasuredPlan> measured_plan(const std::string& file, const std::stri
         }
         return error;
     }
-    const std::string& text = measurement->layout;
+    const std::string& text = measurement.layout;
     const bool held =
         std::any_of(document->plans.begin(), document->plans.end(),
                     [&](const sim::PlanEntry& entry) { return entry.layout == text; });
@@ -57,7 +50,7 @@ sim::Result<MeasuredPlan> measured_plan(const std::string& file, const std::stri
                           fmt::format("it holds no plan with the layout that ran, {}", text),
                           "name the plan that was run"};
     }
-    const bool changed = sim::plan_hash(document->scenario, text) != measurement->plan_hash;
+    const bool changed = sim::plan_hash(document->scenario, text) != measurement.plan_hash;
     if (const auto status = calibrate(document->scenario, calibration); !status) {
         return status.error();
     }
@@ -78,7 +71,36 @@ sim::Result<MeasuredPlan> measured_plan(const std::string& file, const std::stri
                                       refusals.front().rule),
                           "plan with --stack shardplan-cpu"};
     }
-    return MeasuredPlan{std::move(*measurement), std::move(*evaluator), *layout, changed};
+    auto comparison = compare_measurement(*evaluator, *layout, measurement);
+    if (!comparison) {
+        sim::Error error = std::move(comparison).error();
+        error.where = file;
+        return error;
+    }
+    return MeasuredPlan{std::move(measurement), std::move(*evaluator), *layout,
+                        std::move(*comparison), changed};
+}
+
+} // namespace
+
+sim::Result<std::vector<MeasuredPlan>> measured_plans(const std::vector<std::string>& files,
+                                                      const std::string& plan,
+                                                      const std::string& calibration) {
+    std::vector<MeasuredPlan> out;
+    for (const std::string& file : files) {
+        auto measurements = sim::read_measurements_file(file);
+        if (!measurements) {
+            return measurements.error();
+        }
+        for (sim::Measurement& measurement : *measurements) {
+            auto one = plan_of(std::move(measurement), file, plan, calibration);
+            if (!one) {
+                return one.error();
+            }
+            out.push_back(std::move(*one));
+        }
+    }
+    return out;
 }
 
 void print_changed(const Console& console, const MeasuredPlan& plan) {

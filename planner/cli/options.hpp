@@ -202,6 +202,7 @@ struct CalibrateVerbOptions {
     std::vector<std::string> collectives = {}; ///< files of timings, in place of runs
     TimingOptions timing = {};
     bool match_mistuned = false; ///< also constants of systems far below their links are written
+    std::string attach = {};     ///< plan file that the calibration is added to
 };
 
 } // namespace shardplan::plan::cli

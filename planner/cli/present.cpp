@@ -284,14 +284,26 @@ void print_links(const Console& console, const sim::Estimate& estimate) {
         return;
     }
     print_heading(console.out, "Sent by one device in one step", console.color);
-    Table table({{"dimension", Align::left},
-                 {"ranks", Align::right},
-                 {"bytes", Align::right},
-                 {"time", Align::right},
-                 {"over", Align::left}});
+    const bool stages = std::any_of(estimate.links.begin(), estimate.links.end(),
+                                    [](const sim::LinkLoad& link) { return link.first_stage > 0; });
+    std::vector<Table::Column> columns = {{"dimension", Align::left}};
+    if (stages) columns.push_back({"stages", Align::left});
+    columns.insert(columns.end(), {{"ranks", Align::right},
+                                   {"bytes", Align::right},
+                                   {"time", Align::right},
+                                   {"over", Align::left}});
+    Table table(std::move(columns));
     for (const sim::LinkLoad& link : estimate.links) {
-        table.add({link.dim, std::to_string(link.ranks), sim::to_text(link.per_step),
-                   sim::to_text(link.time), link.tier});
+        std::vector<Cell> row = {link.dim};
+        if (stages) {
+            const std::int64_t last = link.first_stage + link.stages - 1;
+            row.emplace_back(last == link.first_stage
+                                 ? std::to_string(last)
+                                 : fmt::format("{}-{}", link.first_stage, last));
+        }
+        row.insert(row.end(), {std::to_string(link.ranks), sim::to_text(link.per_step),
+                               sim::to_text(link.time), link.tier});
+        table.add(std::move(row));
     }
     table.print(console.out, console.color, 2);
 }

@@ -148,6 +148,8 @@ void write_estimate(sim::JsonWriter& json, const Shown& shown) {
             .member("dimension", link.dim)
             .member("tier", link.tier)
             .member("ranks", link.ranks)
+            .member("first_stage", link.first_stage)
+            .member("stages", link.stages)
             .member("bytes_per_step", link.per_step.value())
             .member("time_s", link.time.value())
             .end_object();

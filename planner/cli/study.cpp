@@ -142,6 +142,24 @@ sim::Result<bool> find_layout(Study& study) {
     return true;
 }
 
+std::optional<Study> study_with_layout(const std::string& document, std::int64_t plan,
+                                       const ScenarioOptions& options, const std::string& layout,
+                                       std::string_view without, const Console& console,
+                                       int& code) {
+    auto study = study_from(document, plan, options, layout);
+    const auto found = study ? find_layout(*study) : sim::Result<bool>(study.error());
+    if (!found) {
+        code = fail(console, found.error());
+        return std::nullopt;
+    }
+    if (!*found) {
+        console.err << "no layout fits, so " << without << "; see `shardplan fit`\n";
+        code = console.no();
+        return std::nullopt;
+    }
+    return std::move(*study);
+}
+
 sim::Result<double> share_from(const std::string& text, std::string_view where) {
     const bool is_percent = !text.empty() && text.back() == '%';
     const std::string_view digits =

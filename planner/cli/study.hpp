@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "planner/analysis/vary.hpp"
 #include "planner/cli/console.hpp"
@@ -27,6 +29,12 @@ sim::Result<Study> study_from(const std::string& document, std::int64_t plan,
 
 /// Gives the study the best layout where it has none. False: nothing fits.
 sim::Result<bool> find_layout(Study& study);
+
+/// Both, for verbs that end where nothing fits, with `without` told of it. Nothing: the verb ends
+/// with `code`.
+std::optional<Study> study_with_layout(const std::string& document, std::int64_t plan,
+                                       const ScenarioOptions& options, const std::string& layout,
+                                       std::string_view without, const Console& console, int& code);
 
 /// A share: "0.1" or "10%". Errors: not a number above 0, and `where`.
 sim::Result<double> share_from(const std::string& text, std::string_view where);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "planner/analysis/calibrate.hpp"
+#include "planner/cli/calibration_file.hpp"
 #include "planner/cli/progress_bar.hpp"
 #include "planner/cli/record_report.hpp"
 #include "planner/cli/table.hpp"
@@ -209,15 +210,17 @@ int run_calibrate(const CalibrateVerbOptions& options, const Console& console) {
     if (!result) {
         return fail(console, result.error());
     }
-    const std::string file = write_described(calibration_of(
-        *result, std::string("shardplan ") + SHARDPLAN_VERSION, input_of(options.runs, *text)));
-    if (options.output == "-") {
-        console.out << file << '\n';
-        return exit_code::yes;
-    }
-    if (!options.output.empty()) {
-        if (const auto written = sim::write_file(options.output, file + "\n"); !written) {
-            return fail(console, written.error());
+    if (is_kept(options)) {
+        const auto printed =
+            keep_calibration(options,
+                             calibration_of(*result, std::string("shardplan ") + SHARDPLAN_VERSION,
+                                            input_of(options.runs, *text)),
+                             console);
+        if (!printed) {
+            return fail(console, printed.error());
+        }
+        if (*printed) {
+            return exit_code::yes;
         }
     }
     if (console.json) {
@@ -228,10 +231,7 @@ int run_calibrate(const CalibrateVerbOptions& options, const Console& console) {
     print_constants(console, *result);
     print_groups(console, *result);
     print_meanings(console, *result);
-    if (!options.output.empty()) {
-        console.out << "\nWritten to " << options.output << "; use it with --calibration "
-                    << options.output << '\n';
-    }
+    print_kept(options, console);
     return exit_code::yes;
 }
 

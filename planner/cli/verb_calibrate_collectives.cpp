@@ -7,11 +7,11 @@
 #include <fmt/format.h>
 
 #include "planner/analysis/collectives_fit.hpp"
+#include "planner/cli/calibration_file.hpp"
 #include "planner/cli/collective_input.hpp"
 #include "planner/cli/fabric_report.hpp"
 #include "planner/cli/record_report.hpp"
 #include "planner/cli/verbs.hpp"
-#include "simulator/io/file.hpp"
 #include "simulator/io/json.hpp"
 
 namespace shardplan::plan::cli {
@@ -77,18 +77,17 @@ int run_calibrate_collectives(const CalibrateVerbOptions& options, const Console
     if (result->fits.empty()) {
         return fail(console, nothing_fitted(*result));
     }
-    if (!options.output.empty()) {
+    if (is_kept(options)) {
         const auto calibration = file_of(*result, *timed, options.match_mistuned);
         if (!calibration) {
             return fail(console, calibration.error());
         }
-        const std::string file = write_described(*calibration) + "\n";
-        if (options.output == "-") {
-            console.out << file;
-            return exit_code::yes;
+        const auto printed = keep_calibration(options, *calibration, console);
+        if (!printed) {
+            return fail(console, printed.error());
         }
-        if (const auto written = sim::write_file(options.output, file); !written) {
-            return fail(console, written.error());
+        if (*printed) {
+            return exit_code::yes;
         }
     }
     if (console.json) {
@@ -102,14 +101,11 @@ int run_calibrate_collectives(const CalibrateVerbOptions& options, const Console
     print_assumptions(console.out, timed->assumptions, console.color);
     const auto mistuned = std::count_if(result->fits.begin(), result->fits.end(),
                                         [](const FabricFit& fit) { return !fit.flag.empty(); });
-    if (mistuned > 0 && !options.match_mistuned && !options.output.empty()) {
+    if (mistuned > 0 && !options.match_mistuned && is_kept(options)) {
         console.out << "\nNot written: constants of systems that look mistuned "
                        "(--match-mistuned)\n";
     }
-    if (!options.output.empty()) {
-        console.out << "\nWritten to " << options.output << "; use it with --calibration "
-                    << options.output << '\n';
-    }
+    print_kept(options, console);
     return exit_code::yes;
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "planner/analysis/sweep_fit.hpp"
+#include "planner/cli/calibration_file.hpp"
 #include "planner/cli/fabric_report.hpp"
 #include "planner/cli/inputs.hpp"
 #include "planner/cli/record_report.hpp"
@@ -161,17 +162,16 @@ int run_calibrate_sweeps(const CalibrateVerbOptions& options, const Console& con
     if (!fits) {
         return fail(console, fits.error());
     }
-    if (!options.output.empty()) {
-        const std::string file =
-            write_described(calibration_of(*fits, std::string("shardplan ") + SHARDPLAN_VERSION,
-                                           input->input)) +
-            "\n";
-        if (options.output == "-") {
-            console.out << file;
-            return exit_code::yes;
+    if (is_kept(options)) {
+        const auto printed = keep_calibration(
+            options,
+            calibration_of(*fits, std::string("shardplan ") + SHARDPLAN_VERSION, input->input),
+            console);
+        if (!printed) {
+            return fail(console, printed.error());
         }
-        if (const auto written = sim::write_file(options.output, file); !written) {
-            return fail(console, written.error());
+        if (*printed) {
+            return exit_code::yes;
         }
     }
     if (console.json) {
@@ -181,10 +181,7 @@ int run_calibrate_sweeps(const CalibrateVerbOptions& options, const Console& con
     for (const SweepFit& fit : *fits) {
         print_sweep(console, fit);
     }
-    if (!options.output.empty()) {
-        console.out << "\nWritten to " << options.output << "; use it with --calibration "
-                    << options.output << '\n';
-    }
+    print_kept(options, console);
     return exit_code::yes;
 }
 

@@ -269,6 +269,11 @@ int run_run(const RunVerbOptions& options, const Console& console) {
     if (const std::string file = passed_value(options, "--measure"); !file.empty()) {
         console.err << "wrote " << file << "; shardplan validate --measurement " << file << '\n';
     }
+    if (std::find(options.passed.begin(), options.passed.end(), "--attach") !=
+        options.passed.end()) {
+        console.err << fmt::format("added to {0}; shardplan validate --measurement {0}\n",
+                                   options.document);
+    }
     return exit_code::yes;
 }
 

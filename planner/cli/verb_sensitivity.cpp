@@ -253,17 +253,12 @@ int run_sensitivity(const SensitivityOptions& options, const Console& console) {
                                              "write less than 100%"}
                                 : by.error());
     }
-    auto study = study_from(options.document, options.plan, options.scenario, options.layout);
+    int code = exit_code::yes;
+    const auto study =
+        study_with_layout(options.document, options.plan, options.scenario, options.layout,
+                          "there is nothing to swing", console, code);
     if (!study) {
-        return fail(console, study.error());
-    }
-    const auto found = find_layout(*study);
-    if (!found) {
-        return fail(console, found.error());
-    }
-    if (!*found) {
-        console.err << "no layout fits, so there is nothing to swing; see `shardplan fit`\n";
-        return console.no();
+        return code;
     }
     if (has_target) {
         return solve_target(options, console, *study);

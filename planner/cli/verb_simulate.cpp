@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/analysis/pass_rates.hpp"
 #include "planner/analysis/timeline_page.hpp"
 #include "planner/analysis/vary.hpp"
 #include "planner/cli/gantt.hpp"
@@ -13,8 +14,8 @@
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
 #include "simulator/engine/simulate.hpp"
+#include "simulator/io/document.hpp"
 #include "simulator/io/file.hpp"
-#include "simulator/io/measurement.hpp"
 #include "simulator/io/trace.hpp"
 #include "simulator/units/text.hpp"
 
@@ -86,6 +87,25 @@ std::optional<sim::Seconds> measured_step(const Answer& a) {
     return median ? std::optional(a.over->steps[*median].seconds) : std::nullopt;
 }
 
+/// How fast passes go, where the measured ones say what they compute.
+void print_rates(const Console& console, const Answer& a) {
+    if (a.measured() == nullptr) return;
+    Table table({{"pass", Align::left},
+                 {"stage", Align::right},
+                 {"predicted", Align::right},
+                 {"measured", Align::right},
+                 {"error", Align::right}});
+    for (const PassRate& rate : pass_rates(a.simulation.timeline, *a.measured())) {
+        table.add({std::string(name_of(rate.pass)), std::to_string(rate.stage),
+                   sim::format_quantity(rate.predicted, sim::Dimension::flop_rate),
+                   sim::format_quantity(rate.measured, sim::Dimension::flop_rate),
+                   fmt::format("{:+.1f} %", 100.0 * (rate.predicted / rate.measured - 1.0))});
+    }
+    if (table.empty()) return;
+    print_heading(console.out, "Rate of one rank's passes, without their exchanges", console.color);
+    table.print(console.out, console.color, 2);
+}
+
 void print_text(const Console& console, const Answer& a) {
     const sim::Simulation& s = a.simulation;
     console.out << styled(a.layout, Style::strong, console.color) << '\n';
@@ -109,6 +129,7 @@ void print_text(const Console& console, const Answer& a) {
     print_stages(console, a);
     console.out << '\n';
     print_path(console, a.simulation);
+    print_rates(console, a);
     print_warnings(console.out, a.estimate.warnings, console.color);
 }
 
@@ -172,7 +193,20 @@ void write_answer(sim::JsonWriter& json, const Answer& a) {
             .member("seconds", share.seconds.value())
             .end_object();
     }
-    json.end_array().end_object();
+    json.end_array();
+    if (a.measured() != nullptr) {
+        json.begin_array("pass_rates");
+        for (const PassRate& rate : pass_rates(s.timeline, *a.measured())) {
+            json.begin_object()
+                .member("stage", rate.stage)
+                .member("pass", name_of(rate.pass))
+                .member("predicted_flops_per_s", rate.predicted)
+                .member("measured_flops_per_s", rate.measured)
+                .end_object();
+        }
+        json.end_array();
+    }
+    json.end_object();
 }
 
 /// What the flags that steer the simulation say.
@@ -227,30 +261,38 @@ sim::Result<sim::SimulateOptions> how_from(const SimulateVerbOptions& options, b
     return how;
 }
 
-/// The measurement that --over names. Errors: it has no timeline, or ran under another layout.
+/// The measurement that --over names, of several the last one. Errors: it has no timeline, or ran
+/// under another layout.
 sim::Result<std::optional<sim::Measurement>> over_from(const SimulateVerbOptions& options,
                                                        const sim::Scenario& scenario,
                                                        const std::string& text) {
     if (options.over.empty()) {
         return std::optional<sim::Measurement>{};
     }
-    auto measurement = sim::read_measurement_file(options.over);
-    if (!measurement) {
-        return measurement.error();
+    auto all = sim::read_measurements_file(options.over);
+    if (!all) {
+        return all.error();
     }
-    sim::LayoutTables tables;
-    const auto ran = layout_for(measurement->layout, options.over, scenario, tables);
-    if (!ran || sim::to_text(*ran, tables) != text) {
+    const auto ran = [&](const sim::Measurement& m) {
+        sim::LayoutTables tables;
+        const auto layout = layout_for(m.layout, options.over, scenario, tables);
+        return layout && sim::to_text(*layout, tables) == text;
+    };
+    const auto shown = std::find_if(all->rbegin(), all->rend(), [&](const sim::Measurement& m) {
+        return m.timeline && ran(m);
+    });
+    if (shown != all->rend()) {
+        return std::optional<sim::Measurement>(std::move(*shown));
+    }
+    if (std::none_of(all->begin(), all->end(), ran)) {
+        const std::string& other = all->back().layout;
         return sim::Error{sim::ErrorCode::bad_input, "--over " + options.over,
-                          "it was taken under " + measurement->layout + ", not under " + text,
-                          "simulate the same: --layout " + measurement->layout};
+                          "it was taken under " + other + ", not under " + text,
+                          "simulate the same: --layout " + other};
     }
-    if (!measurement->timeline) {
-        return sim::Error{sim::ErrorCode::bad_input, "--over " + options.over,
-                          "the measurement holds no timeline",
-                          "make one with `shardplan run PLAN --measure FILE --timeline`"};
-    }
-    return std::optional<sim::Measurement>(std::move(*measurement));
+    return sim::Error{sim::ErrorCode::bad_input, "--over " + options.over,
+                      "the measurement holds no timeline",
+                      "make one with `shardplan run PLAN --measure FILE --timeline`"};
 }
 
 /// The trace of the step, and of the run over it.
@@ -360,17 +402,12 @@ int compare(const SimulateVerbOptions& options, const Study& study, const Answer
 } // namespace
 
 int run_simulate(const SimulateVerbOptions& options, const Console& console) {
-    auto study = study_from(options.document, options.plan, options.scenario, options.layout);
+    int code = exit_code::yes;
+    const auto study =
+        study_with_layout(options.document, options.plan, options.scenario, options.layout,
+                          "there is no step to simulate", console, code);
     if (!study) {
-        return fail(console, study.error());
-    }
-    const auto found = find_layout(*study);
-    if (!found) {
-        return fail(console, found.error());
-    }
-    if (!*found) {
-        console.err << "no layout fits, so there is no step to simulate; see `shardplan fit`\n";
-        return console.no();
+        return code;
     }
     const auto answer =
         answer_from(options, study->scenario, study->layout, "--layout", console.json);

@@ -227,8 +227,7 @@ int run_validate(const ValidateOptions& options, const Console& console) {
         return run_validate_collectives(options, console);
     }
     if (!options.measurements.empty()) {
-        return options.measurements.size() == 1 ? run_validate_measurement(options, console)
-                                                : run_validate_measurements(options, console);
+        return run_validate_measurements(options, console);
     }
     const std::vector<std::string> by =
         options.by.empty() ? std::vector<std::string>{"group"} : options.by;

@@ -10,7 +10,7 @@
 #include "planner/cli/record_report.hpp"
 #include "planner/cli/table.hpp"
 #include "planner/cli/verbs.hpp"
-#include "simulator/io/catalogue.hpp"
+#include "simulator/io/document.hpp"
 #include "simulator/io/json.hpp"
 
 namespace shardplan::plan::cli {
@@ -159,7 +159,7 @@ int run_validate_collectives(const ValidateOptions& options, const Console& cons
     print_problems(console, file->problems);
     sim::Calibration calibration;
     if (!options.calibration.empty()) {
-        auto loaded = sim::load_calibration(options.calibration);
+        auto loaded = sim::read_calibration_file(options.calibration);
         if (!loaded) {
             return fail(console, loaded.error());
         }

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/analysis/measured.hpp"
 #include "planner/cli/measured_plan.hpp"
 #include "planner/cli/table.hpp"
-#include "planner/cli/verbs.hpp"
 #include "simulator/io/json.hpp"
 #include "simulator/units/text.hpp"
 
@@ -83,7 +81,8 @@ void print_memory(const Console& console, const MeasuredComparison& c) {
     print_furthest(console, c.furthest_memory, sim::Dimension::bytes, "measured peak");
 }
 
-void print_text(const Console& console, const MeasuredPlan& plan, const MeasuredComparison& c) {
+void print_text(const Console& console, const MeasuredPlan& plan) {
+    const MeasuredComparison& c = plan.comparison;
     const sim::Measurement& m = plan.measurement;
     console.out << fmt::format("{} on {} ranks ({}), {} steps that count, spread {}\n",
                                styled(m.layout, Style::strong, console.color), m.ranks, m.backend,
@@ -143,7 +142,8 @@ void write_furthest(sim::JsonWriter& json, std::string_view key,
         .end_object();
 }
 
-void print_json(const Console& console, const MeasuredPlan& plan, const MeasuredComparison& c) {
+void print_json(const Console& console, const MeasuredPlan& plan) {
+    const MeasuredComparison& c = plan.comparison;
     sim::JsonWriter json;
     json.begin_object()
         .member("layout", plan.measurement.layout)
@@ -184,25 +184,13 @@ void print_json(const Console& console, const MeasuredPlan& plan, const Measured
 
 } // namespace
 
-int run_validate_measurement(const ValidateOptions& options, const Console& console) {
-    const std::string& file = options.measurements.front();
-    const auto plan = measured_plan(file, options.plan, options.calibration);
-    if (!plan) {
-        return fail(console, plan.error());
-    }
-    const auto comparison = compare_measurement(plan->evaluator, plan->layout, plan->measurement);
-    if (!comparison) {
-        sim::Error error = comparison.error();
-        error.where = file;
-        return fail(console, error);
-    }
-    print_changed(console, *plan);
+void show_measured(const Console& console, const MeasuredPlan& plan) {
+    print_changed(console, plan);
     if (console.json) {
-        print_json(console, *plan, *comparison);
+        print_json(console, plan);
     } else {
-        print_text(console, *plan, *comparison);
+        print_text(console, plan);
     }
-    return exit_code::yes;
 }
 
 } // namespace shardplan::plan::cli

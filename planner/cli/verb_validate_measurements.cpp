@@ -99,20 +99,18 @@ void print_json(const Console& console, const MeasuredSummary& summary) {
 } // namespace
 
 int run_validate_measurements(const ValidateOptions& options, const Console& console) {
+    auto plans = measured_plans(options.measurements, options.plan, options.calibration);
+    if (!plans) {
+        return fail(console, plans.error());
+    }
+    if (plans->size() == 1) {
+        show_measured(console, plans->front());
+        return exit_code::yes;
+    }
     std::vector<MeasuredRun> runs;
-    for (const std::string& file : options.measurements) {
-        const auto plan = measured_plan(file, options.plan, options.calibration);
-        if (!plan) {
-            return fail(console, plan.error());
-        }
-        const sim::Measurement& m = plan->measurement;
-        auto comparison = compare_measurement(plan->evaluator, plan->layout, m);
-        if (!comparison) {
-            sim::Error error = comparison.error();
-            error.where = file;
-            return fail(console, error);
-        }
-        runs.push_back({m.model, m.layout, m.ranks, std::move(*comparison)});
+    for (MeasuredPlan& plan : *plans) {
+        const sim::Measurement& m = plan.measurement;
+        runs.push_back({m.model, m.layout, m.ranks, std::move(plan.comparison)});
     }
     const MeasuredSummary summary = summarize(runs);
     if (console.json) {

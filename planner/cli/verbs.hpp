@@ -46,9 +46,8 @@ void print_problems(const Console& console, const sim::RunRecords& runs);
 int run_validate_kernels(const ValidateOptions& options, const Console& console);
 /// The same of collectives: what `run_validate` does with `collectives`.
 int run_validate_collectives(const ValidateOptions& options, const Console& console);
-/// A run and its plan term by term: what `run_validate` does with one of `measurements`.
-int run_validate_measurement(const ValidateOptions& options, const Console& console);
-/// Runs and their plans, how far off and which is best: what it does with several.
+/// Runs and their plans, how far off and which is best, one alone term by term: what it does with
+/// `measurements`.
 int run_validate_measurements(const ValidateOptions& options, const Console& console);
 /// What `run_calibrate` does with files of timings of collectives.
 int run_calibrate_collectives(const CalibrateVerbOptions& options, const Console& console);

@@ -8,6 +8,7 @@
 #include "planner/import/pcie.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "simulator/units/in_quotes.hpp"
+#include "simulator/units/lower_case.hpp"
 #include "simulator/units/text.hpp"
 
 namespace shardplan::plan {
@@ -38,7 +39,7 @@ namespace {
 
 /// Labels have dashes in the place of blanks, and keep some of the product's own.
 std::string plain(std::string_view name) {
-    std::string out = text::lower(name);
+    std::string out = sim::lower_case(name);
     std::erase_if(out, [](char c) { return c == ' ' || c == '-' || c == '_'; });
     return out;
 }

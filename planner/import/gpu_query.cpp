@@ -4,6 +4,7 @@
 #include "planner/import/node_view.hpp"
 #include "planner/import/readers.hpp"
 #include "simulator/units/in_quotes.hpp"
+#include "simulator/units/lower_case.hpp"
 #include "simulator/units/text.hpp"
 
 // Lists of devices without links: `nvidia-smi -L`, and the comma-separated print of `--query-gpu`.
@@ -66,7 +67,7 @@ std::optional<Columns> header_of(std::string_view line) {
     Columns columns;
     const auto titles = text::split(line, ',');
     for (std::size_t i = 0; i < titles.size(); ++i) {
-        const std::string title = text::lower(titles[i].substr(0, titles[i].find(' ')));
+        const std::string title = sim::lower_case(titles[i].substr(0, titles[i].find(' ')));
         if (title == "name" || title == "gpu_name") {
             columns.name = i;
         } else if (title == "memory.total") {
@@ -102,7 +103,7 @@ Columns columns_of_row(std::string_view line) {
         } else if (!columns.bus && std::count(cell.begin(), cell.end(), ':') == 2) {
             columns.bus = i;
         } else if (!columns.name &&
-                   text::lower(cell).find_first_of("abcdefghijklmnopqrstuvwxyz") < 3 &&
+                   sim::lower_case(cell).find_first_of("abcdefghijklmnopqrstuvwxyz") < 3 &&
                    cell.find(' ') != std::string_view::npos) {
             columns.name = i;
         } else if (!columns.index && text::whole(cell)) {

@@ -81,14 +81,6 @@ std::string_view trim(std::string_view text) {
     return text;
 }
 
-std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) {
-        c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    }
-    return out;
-}
-
 std::vector<std::string_view> words(std::string_view text) {
     std::vector<std::string_view> out;
     std::size_t at = 0;

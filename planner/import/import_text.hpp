@@ -22,7 +22,6 @@ struct Line {
 std::vector<Line> lines_of(std::string_view text);
 
 std::string_view trim(std::string_view text);
-std::string lower(std::string_view text);
 /// Pieces between blanks and tabs.
 std::vector<std::string_view> words(std::string_view text);
 /// Pieces between `sign`, trimmed; empty ones are kept.

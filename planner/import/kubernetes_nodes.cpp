@@ -8,6 +8,7 @@
 #include "planner/import/readers.hpp"
 #include "planner/import/yaml.hpp"
 #include "simulator/units/in_quotes.hpp"
+#include "simulator/units/lower_case.hpp"
 
 // A list of Node objects. Where a node hangs is told by labels, whose keys differ by provider: a
 // label counts as a level of the fabric if the last word of its key is one that people use for
@@ -33,7 +34,8 @@ constexpr std::array<std::string_view, 18> level_words = {"region",     "zone",
 
 std::optional<std::size_t> rank_of(std::string_view key) {
     const std::size_t slash = key.rfind('/');
-    std::string word = text::lower(slash == std::string_view::npos ? key : key.substr(slash + 1));
+    std::string word =
+        sim::lower_case(slash == std::string_view::npos ? key : key.substr(slash + 1));
     for (const std::string_view prefix : {"topology-", "gce-topology-", "rdma."}) {
         if (word.starts_with(prefix)) {
             word.erase(0, prefix.size());

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "planner/import/import_text.hpp"
+#include "simulator/units/lower_case.hpp"
 
 namespace shardplan::plan {
 namespace {
@@ -42,10 +43,10 @@ std::string driver_of(const std::string& product) {
             stem.pop_back();
         }
     }
-    return text::lower(stem);
+    return sim::lower_case(stem);
 }
 
-bool is_bond(const NodePart& nic) { return text::holds(text::lower(nic.product), "bond"); }
+bool is_bond(const NodePart& nic) { return text::holds(sim::lower_case(nic.product), "bond"); }
 
 bool any_near_gpu(const NodeView& view, std::size_t nic) {
     for (std::size_t gpu = 0; gpu < view.gpus.size(); ++gpu) {

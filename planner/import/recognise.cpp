@@ -4,6 +4,7 @@
 
 #include "planner/import/import_text.hpp"
 #include "planner/import/readers.hpp"
+#include "simulator/units/lower_case.hpp"
 
 namespace shardplan::plan {
 namespace {
@@ -111,7 +112,7 @@ bool is_scontrol_nodes(std::string_view text) {
 
 bool is_slurm_topology(std::string_view text) {
     return first_sign(text) != '{' && any_line(text, [](std::string_view line) {
-               const std::string small = text::lower(text::trim(line).substr(0, 11));
+               const std::string small = sim::lower_case(text::trim(line).substr(0, 11));
                return small.starts_with("switchname=") || small.starts_with("blockname=") ||
                       small.starts_with("ringname=") || small.starts_with("blocksizes=");
            });

@@ -4,6 +4,7 @@
 #include "planner/import/import_text.hpp"
 #include "planner/import/readers.hpp"
 #include "simulator/units/in_quotes.hpp"
+#include "simulator/units/lower_case.hpp"
 
 // Words of the form Key=Value; a node begins with NodeName and goes on over indented lines, or
 // stands on one line with --oneliner. Values with blanks (Reason=...) lose their later words, which
@@ -48,7 +49,7 @@ void read_gres(FabricNode& node, std::string_view gres) {
 
 /// States in which Slurm places no job, as they appear between plus signs.
 std::string trouble_in(std::string_view state) {
-    const std::string small = text::lower(state);
+    const std::string small = sim::lower_case(state);
     for (const char* word : {"down", "drain", "fail", "not_responding", "maint", "unknown",
                              "power_down", "powered_down", "future"}) {
         if (text::holds(small, word)) {

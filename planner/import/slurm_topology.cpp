@@ -4,6 +4,7 @@
 #include "planner/import/import_text.hpp"
 #include "planner/import/readers.hpp"
 #include "simulator/units/in_quotes.hpp"
+#include "simulator/units/lower_case.hpp"
 
 // One record per line, keys without regard to case, '#' begins a comment. A switch may be named
 // before the line that describes it, so children are hung when all lines are read.
@@ -55,7 +56,7 @@ private:
         Record record;
         for (const std::string_view word : text::words(trimmed)) {
             const std::size_t equals = word.find('=');
-            const std::string key = text::lower(word.substr(0, equals));
+            const std::string key = sim::lower_case(word.substr(0, equals));
             const std::string value(equals == std::string_view::npos ? ""
                                                                      : word.substr(equals + 1));
             if (key == "switchname" || key == "blockname" || key == "ringname") {

@@ -5,6 +5,7 @@
 #include "planner/import/readers.hpp"
 #include "planner/import/yaml.hpp"
 #include "simulator/units/in_quotes.hpp"
+#include "simulator/units/lower_case.hpp"
 
 // A list of topologies, of which a cluster uses one by default: tree, block, ring, torus3d or flat.
 // Places are named by JSON pointer, as the text is read as the value it stands for.
@@ -75,7 +76,7 @@ private:
                 out_.lose(0, item.where() + ", which describes no topology");
                 continue;
             }
-            const bool is_default = text::lower(text_of(item, "cluster_default")) == "true";
+            const bool is_default = sim::lower_case(text_of(item, "cluster_default")) == "true";
             if (!chosen || is_default) {
                 if (chosen) {
                     left_out.push_back(text_of(*chosen, "topology"));

@@ -6,6 +6,7 @@
 #include "planner/import/node_view.hpp"
 #include "planner/import/readers.hpp"
 #include "simulator/units/in_quotes.hpp"
+#include "simulator/units/lower_case.hpp"
 
 // The print is a square matrix with the affinity of each device behind it, then a legend. People
 // paste it from terminals, mails and logs: columns are told by tabs where there are any, cells that
@@ -158,7 +159,7 @@ private:
     }
 
     static bool is_complaint(std::string_view line) {
-        const std::string small = text::lower(line);
+        const std::string small = sim::lower_case(line);
         return text::holds(small, "unable to") || text::holds(small, "lost") ||
                text::holds(small, "error") || text::holds(small, "fail");
     }

@@ -8,6 +8,7 @@
 #include "planner/import/readers.hpp"
 #include "planner/import/xml.hpp"
 #include "simulator/units/in_quotes.hpp"
+#include "simulator/units/lower_case.hpp"
 
 // The tree system > cpu > pci (> pci ...) > gpu | nic > net. Files that clouds ship stop at `pci`:
 // their devices and cards are told by the class of the PCI device, and nothing is known of links.
@@ -26,7 +27,7 @@ constexpr std::int64_t most_links = 64;
 
 /// Bus ids as short as they get: "00000000:53:00.0" and "0000:53:00.0" are one device.
 std::string bus_id(std::string_view text) {
-    std::string out = text::lower(text);
+    std::string out = sim::lower_case(text);
     const std::size_t colon = out.find(':');
     if (colon != std::string::npos && colon > 4 &&
         out.substr(0, colon - 4).find_first_not_of('0') == std::string::npos) {
@@ -167,8 +168,8 @@ private:
         if (full(placed.part.line)) {
             return;
         }
-        const std::string vendor = text::lower(pci.attribute("vendor"));
-        const std::string device = text::lower(pci.attribute("device"));
+        const std::string vendor = sim::lower_case(pci.attribute("vendor"));
+        const std::string device = sim::lower_case(pci.attribute("device"));
         if (vendor.size() == 6 && device.size() == 6 && vendor != "0x0000") {
             placed.part.product = vendor.substr(2) + ":" + device.substr(2);
         }

@@ -54,6 +54,18 @@ void add_router(const OpContext& c, const Ffn& f, OpList& out) {
     op.kernels_backward += c.fusion.elementwise ? 3 : 6;
 }
 
+/// Tokens change places with the other ranks that hold experts, on their way there or back.
+void exchange_tokens(const OpContext& c, const RoutedTokens& routed, double row, Op& op) {
+    if (c.key.ep <= 1) return;
+    op.comm_forward.push_back({Group::ep, Collective::all_to_all, routed.sent * row, 1});
+    op.comm_backward.push_back({Group::ep, Collective::all_to_all, routed.sent * row, 1});
+    // over there they are grouped by sender, and sorted by expert again
+    op.traffic_forward += 2.0 * routed.done * row;
+    op.traffic_backward += 2.0 * routed.done * row;
+    op.kernels_forward += 1;
+    op.kernels_backward += 1;
+}
+
 /// Sorts tokens by expert and sends them to the ranks that hold the experts.
 /// Source: GShard (Lepikhin et al. 2020, arXiv 2006.16668).
 void add_dispatch(const OpContext& c, const RoutedTokens& routed, OpList& out) {
@@ -66,15 +78,7 @@ void add_dispatch(const OpContext& c, const RoutedTokens& routed, OpList& out) {
     op.traffic_backward = 2.0 * routed.sent * row;
     op.kernels_forward = 3;
     op.kernels_backward = 2;
-    if (c.key.ep > 1) {
-        op.comm_forward.push_back({Group::ep, Collective::all_to_all, routed.sent * row, 1});
-        op.comm_backward.push_back({Group::ep, Collective::all_to_all, routed.sent * row, 1});
-        // received tokens come grouped by sender and are sorted by expert again
-        op.traffic_forward += 2.0 * routed.done * row;
-        op.traffic_backward += 2.0 * routed.done * row;
-        op.kernels_forward += 1;
-        op.kernels_backward += 1;
-    }
+    exchange_tokens(c, routed, row, op);
     if (c.key.etp > 1 && c.key.sp) {
         op.comm_forward.push_back({Group::etp, Collective::all_gather, routed.done * row, 1});
         op.comm_backward.push_back({Group::etp, Collective::reduce_scatter, routed.done * row, 1});
@@ -93,14 +97,7 @@ void add_combine(const OpContext& c, const RoutedTokens& routed, OpList& out) {
     op.traffic_backward = 2.0 * routed.sent * row + kept;
     op.kernels_forward = 2;
     op.kernels_backward = 2;
-    if (c.key.ep > 1) {
-        op.comm_forward.push_back({Group::ep, Collective::all_to_all, routed.sent * row, 1});
-        op.comm_backward.push_back({Group::ep, Collective::all_to_all, routed.sent * row, 1});
-        op.traffic_forward += 2.0 * routed.done * row;
-        op.traffic_backward += 2.0 * routed.done * row;
-        op.kernels_forward += 1;
-        op.kernels_backward += 1;
-    }
+    exchange_tokens(c, routed, row, op);
     if (c.key.etp > 1) {
         if (c.key.sp) {
             op.comm_forward.push_back(

@@ -369,15 +369,14 @@ ScenarioCosts scenario_costs(const Evaluator& evaluator, const Layout& layout, D
     StepContext plain = c;
     plain.overlap = {};
     StepScratch scratch;
-    const StepResult step = step_time(plain, layout, parts, runs_of(shapes), plan, m, scratch);
-    const double messages = 2.0 * static_cast<double>(m) *
-                            static_cast<double>(visits_of(in.shape.kind, in.shape.chunks));
+    std::vector<StageTraffic> traffic;
+    step_time(plain, layout, parts, runs_of(shapes), plan, m, scratch, traffic);
+    const GroupTraffic& message = traffic.front().message;
     for (const StageShape& shape : shapes) {
         StageSeconds& stage =
             out.costs.stages.emplace_back(stage_seconds(c, layout, parts, shape, in.data_parallel));
         if (layout.pp > 1) {
-            stage.message =
-                split(step.pp.seconds / messages, c.overlap.pp, step.pp.bytes / messages);
+            stage.message = split(message.seconds, c.overlap.pp, message.bytes);
         }
         most = std::max(most, parameters_of(parts, shape).trained() * c.gradient_element);
         in.offload_passes = in.offload_passes || stage.offload_forward > 0.0;

@@ -231,7 +231,6 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
         out.traffic += move.gather;
     }
     out.step.exposed += move.tied.seconds;
-    out.traffic += move.tied;
     return out;
 }
 

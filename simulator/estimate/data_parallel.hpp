@@ -15,7 +15,7 @@ struct DataParallelTime {
     /// Of `reduce`: gradients of the token table are final only as the backward pass ends.
     double hideable = 1.0;
     double gather = 0.0;  ///< seconds in which updated parameters are gathered, once per step
-    GroupTraffic traffic; ///< per step
+    GroupTraffic traffic; ///< per step, without a tied table
     double slowed_forward = 0.0;  ///< seconds that gathering delays exchanges, once per step
     double slowed_backward = 0.0; ///< the same of one reduction
 };

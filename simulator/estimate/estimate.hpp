@@ -96,16 +96,22 @@ struct StepTime {
     friend bool operator==(const StepTime&, const StepTime&) = default;
 };
 
-/// Bytes one device sends per step, by dimension of the layout, and over which tier.
+/// Bytes one device of a stage sends per step, by dimension of the layout, and over which tier. A
+/// tied table, which two stages add up between them, is one of "dp" apart from the rest.
 struct LinkLoad {
     std::string dim;  ///< "tp", "cp", "ep", "pp", "dp"
     std::string tier; ///< name of the slowest link kind its groups cross
     std::int64_t ranks = 0;
+    std::int64_t first_stage = 0; ///< of `stages` that send the same
+    std::int64_t stages = 1;
     Bytes per_step;
     Seconds time;
 
     friend bool operator==(const LinkLoad&, const LinkLoad&) = default;
 };
+
+/// What a device of the busiest stage sends per step in a dimension.
+Bytes most_sent(const std::vector<LinkLoad>& links, std::string_view dim);
 
 /// What a layout costs: everything a person may ask about.
 struct Estimate {

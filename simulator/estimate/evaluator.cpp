@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "simulator/compute/flops.hpp"
+#include "simulator/estimate/link_loads.hpp"
 #include "simulator/estimate/workspace.hpp"
+#include "simulator/schedule/layout_schedule.hpp"
 
 namespace shardplan::sim {
 
@@ -101,8 +103,9 @@ Priced prepare(const PreparedScenario& prepared, const LayoutTables& tables, con
 PricedStep price(const PreparedScenario& prepared, const LayoutTables& tables, const Layout& layout,
                  Workspace::Impl& cache) {
     PricedStep out{prepare(prepared, tables, layout, cache), {}};
-    out.step = step_time(prepared.step, layout, *out.parts, out.placed.model->runs,
-                         tables.recompute(layout.recompute), out.micro_batches, cache.step);
+    out.step =
+        step_time(prepared.step, layout, *out.parts, out.placed.model->runs,
+                  tables.recompute(layout.recompute), out.micro_batches, cache.step, cache.traffic);
     add_money(prepared, out.step.total.value(), out);
     return out;
 }
@@ -174,29 +177,6 @@ double least_seconds(const LayoutParts& parts, const PlacedLayout& placed, const
     return all.value() * (1.0 - rounding);
 }
 
-void add_link(std::vector<LinkLoad>& links, std::size_t& used, std::string_view dim,
-              const GroupPath& path, const GroupTraffic& traffic) {
-    if (path.ranks <= 1 || path.levels.empty() || traffic.bytes <= 0.0) return;
-    if (used == links.size()) links.emplace_back();
-    LinkLoad& link = links[used++];
-    link.dim = dim;
-    link.tier = path.levels.back().name;
-    link.ranks = path.ranks;
-    link.per_step = Bytes(traffic.bytes);
-    link.time = Seconds(traffic.seconds);
-}
-
-void fill_links(const PricedStep& p, std::vector<LinkLoad>& links) {
-    std::size_t used = 0;
-    const GroupPaths& paths = p.parts->paths;
-    add_link(links, used, "tp", path_in(paths, Group::tp), p.step.tp);
-    add_link(links, used, "cp", path_in(paths, Group::cp), p.step.cp);
-    add_link(links, used, "ep", path_in(paths, Group::ep), p.step.ep);
-    add_link(links, used, "pp", path_in(paths, Group::pp), p.step.pp);
-    add_link(links, used, "dp", path_in(paths, Group::dp_cp), p.step.dp);
-    links.resize(used);
-}
-
 TimeErrors errors_of(const PreparedScenario& prepared, const LayoutParts& parts,
                      const StepResult& step) {
     return time_errors(prepared.step.spread, parts.spread, step.exposed, step.hidden, step.total);
@@ -241,8 +221,8 @@ void set_time(const PreparedScenario& prepared, const LayoutTables& tables, cons
               Workspace::Impl& cache, Score& out) {
     Priced p = prepare(prepared, tables, layout, cache);
     const StepResult step =
-        step_without_traffic(prepared.step, layout, *p.parts, p.placed.model->runs,
-                             tables.recompute(layout.recompute), p.micro_batches, cache.step);
+        step_time(prepared.step, layout, *p.parts, p.placed.model->runs,
+                  tables.recompute(layout.recompute), p.micro_batches, cache.step);
     const double seconds = step.total.value();
     add_money(prepared, seconds, p);
     out.step_time = step.total;
@@ -341,7 +321,8 @@ void Evaluator::evaluate(const Layout& layout, Workspace& workspace, Estimate& o
         p.tokens_per_second > 0.0
             ? p.placed.ranks->watts / p.tokens_per_second * million / joules_per_kilowatt_hour
             : 0.0;
-    fill_links(p, out.links);
+    set_link_loads(p.parts->paths, pipeline_shape(layout, p.micro_batches), p.placed.model->runs,
+                   cache.traffic, out.links);
     out.calibrated = prepared.calibrated;
 }
 

@@ -59,7 +59,7 @@ struct StepScratch::Impl {
     PipelineRoom pipeline;
     std::vector<StageFixed> fixed; ///< by run, of the layouts of `row`
     std::uint64_t row = 0;
-    /// Of rows of late. Without traffic.
+    /// Of rows of late.
     RecentTable<Layout, KnownBodies> known_bodies{16};
     KnownBodies* bodies = nullptr; ///< of `row`; null: they are worked out every time
     StepBody unkept;
@@ -226,9 +226,10 @@ void record_passes(const StepContext& c, const Layout& layout, const LayoutParts
     ledger.hide(TimeKind::offload, m * (s.offload.forward.hidden + s.offload.backward.hidden));
 }
 
-void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                 const StageShape& shape, const StagePasses& passes, const StageTimes& s,
-                 Recompute recompute, double m, StepResult& out) {
+StageTraffic traffic_of(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                        const StageShape& shape, const StagePasses& passes, const StageTimes& s,
+                        const StageFixed& fixed, Recompute recompute, double m) {
+    StageTraffic out;
     for (const UnitUse& use : shape.units) {
         const UnitTime& u = parts.units[static_cast<std::size_t>(use.unit)];
         const double n = m * use.count;
@@ -243,15 +244,18 @@ void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& 
         }
     }
     if (layout.pp > 1) {
-        out.pp.bytes =
-            2.0 * m * visits_of(layout.schedule, layout.chunks) * message_bytes(c, layout);
-        out.pp.seconds = 2.0 * m * passes.message;
+        out.message = {message_bytes(c, layout),
+                       passes.message / visits_of(layout.schedule, layout.chunks)};
     }
     out.dp = s.dp.traffic;
+    out.tied = fixed.moves.tied;
+    return out;
 }
 
-/// Nobody asks for traffic.
-struct TimesOnly : NullRecorder {};
+/// What is sent, by run.
+struct TrafficRecorder : NullRecorder {
+    std::vector<StageTraffic>* runs = nullptr;
+};
 
 /// The last micro-batch goes back through one stage after another while each of them reduces its
 /// gradients: whatever that delays, it delays for all. Where weight gradients are passes of their
@@ -289,11 +293,12 @@ PassWork pass_work(const std::vector<ShapeRun>& runs, const RunPasses& own,
     return out;
 }
 
-/// The passes of all micro-batches. `ledger`: adds to `body.out`.
+/// The passes of all micro-batches.
 template <class Recorder>
 void run_passes(const StepContext& c, const Layout& layout, const LayoutParts& parts,
                 const std::vector<ShapeRun>& runs, Recompute recompute, std::int64_t m,
-                StepScratch::Impl& scratch, Ledger<Recorder>& ledger, StepBody& body) {
+                StepScratch::Impl& scratch, Recorder& recorder, StepBody& body) {
+    Ledger<Recorder> ledger(body.out, recorder);
     std::vector<StageTimes>& stages = scratch.stages;
     PipelinePasses& passes = scratch.passes;
     const RunPasses& own = passes_by_run(c, layout, parts, runs, recompute, scratch);
@@ -337,9 +342,13 @@ void run_passes(const StepContext& c, const Layout& layout, const LayoutParts& p
     }
     record_passes(c, layout, parts, runs[slowest].shape, own[slowest], stages[slowest], recompute,
                   times, stretched, ledger);
-    if constexpr (!std::is_same_v<Recorder, TimesOnly>) {
-        add_traffic(c, layout, parts, runs[slowest].shape, own[slowest], stages[slowest], recompute,
-                    times, body.out);
+    if constexpr (std::is_same_v<Recorder, TrafficRecorder>) {
+        recorder.runs->clear();
+        for (const ShapeRun& run : runs) {
+            const std::size_t i = run.same_as;
+            recorder.runs->push_back(traffic_of(c, layout, parts, run.shape, own[i], stages[i],
+                                                scratch.fixed[i], recompute, times));
+        }
     }
 }
 
@@ -377,8 +386,8 @@ StepResult compose(const StepContext& c, const Layout& layout, const LayoutParts
                    StepScratch& scratch, Recorder& recorder) {
     begin_row(c, layout, parts, runs, scratch.impl());
     StepBody body;
+    run_passes(c, layout, parts, runs, plan.kind, m, scratch.impl(), recorder, body);
     Ledger<Recorder> ledger(body.out, recorder);
-    run_passes(c, layout, parts, runs, plan.kind, m, scratch.impl(), ledger, body);
     end_step(c, runs, scratch.impl().fixed, body, ledger, body.out);
     return body.out;
 }
@@ -393,8 +402,22 @@ StepScratch& StepScratch::operator=(StepScratch&&) noexcept = default;
 StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
                      const std::vector<ShapeRun>& runs, RecomputePlan plan,
                      std::int64_t micro_batches, StepScratch& scratch) {
+    StepScratch::Impl& own = scratch.impl();
+    begin_row(context, layout, parts, runs, own);
     NullRecorder none;
-    return compose(context, layout, parts, runs, plan, micro_batches, scratch, none);
+    const StepBody* body =
+        own.bodies != nullptr ? find_body(layout.micro_batch, *own.bodies) : nullptr;
+    if (body == nullptr) {
+        StepBody& made =
+            own.bodies != nullptr ? add_body(layout.micro_batch, *own.bodies) : own.unkept;
+        made.out = {};
+        run_passes(context, layout, parts, runs, plan.kind, micro_batches, own, none, made);
+        body = &made;
+    }
+    StepResult out = body->out;
+    Ledger<NullRecorder> ledger(out, none);
+    end_step(context, runs, own.fixed, *body, ledger, out);
+    return out;
 }
 
 StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
@@ -403,27 +426,13 @@ StepResult step_time(const StepContext& context, const Layout& layout, const Lay
     return compose(context, layout, parts, runs, plan, micro_batches, scratch, recorder);
 }
 
-StepResult step_without_traffic(const StepContext& context, const Layout& layout,
-                                const LayoutParts& parts, const std::vector<ShapeRun>& runs,
-                                RecomputePlan plan, std::int64_t micro_batches,
-                                StepScratch& scratch) {
-    StepScratch::Impl& own = scratch.impl();
-    begin_row(context, layout, parts, runs, own);
-    TimesOnly none;
-    const StepBody* body =
-        own.bodies != nullptr ? find_body(layout.micro_batch, *own.bodies) : nullptr;
-    if (body == nullptr) {
-        StepBody& made =
-            own.bodies != nullptr ? add_body(layout.micro_batch, *own.bodies) : own.unkept;
-        made.out = {};
-        Ledger<TimesOnly> ledger(made.out, none);
-        run_passes(context, layout, parts, runs, plan.kind, micro_batches, own, ledger, made);
-        body = &made;
-    }
-    StepResult out = body->out;
-    Ledger<TimesOnly> ledger(out, none);
-    end_step(context, runs, own.fixed, *body, ledger, out);
-    return out;
+StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
+                     const std::vector<ShapeRun>& runs, RecomputePlan plan,
+                     std::int64_t micro_batches, StepScratch& scratch,
+                     std::vector<StageTraffic>& traffic) {
+    TrafficRecorder recorder;
+    recorder.runs = &traffic;
+    return compose(context, layout, parts, runs, plan, micro_batches, scratch, recorder);
 }
 
 } // namespace shardplan::sim

@@ -35,9 +35,17 @@ struct StepResult {
     SecondsByKind hidden;
     Seconds total; ///< exposed, added up in enumerator order
     std::int64_t slowest_stage = 0;
-    GroupTraffic tp, cp, ep, pp, dp; ///< of one rank of the slowest stage, per step
 
     friend bool operator==(const StepResult&, const StepResult&) = default;
+};
+
+/// What a rank of a run of stages sends per step, and how long that takes, hidden or not.
+struct StageTraffic {
+    GroupTraffic tp, cp, ep, dp;
+    GroupTraffic tied;    ///< the copy of a tied table
+    GroupTraffic message; ///< a single one, between stages
+
+    friend bool operator==(const StageTraffic&, const StageTraffic&) = default;
 };
 
 /// One addend of an exposed time, for explain.
@@ -66,10 +74,10 @@ StepResult step_time(const StepContext& context, const Layout& layout, const Lay
 StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
                      const std::vector<ShapeRun>& runs, RecomputePlan plan,
                      std::int64_t micro_batches, StepScratch& scratch, TimeRecorder& recorder);
-/// The same, leaving traffic out.
-StepResult step_without_traffic(const StepContext& context, const Layout& layout,
-                                const LayoutParts& parts, const std::vector<ShapeRun>& runs,
-                                RecomputePlan plan, std::int64_t micro_batches,
-                                StepScratch& scratch);
+/// The same, with what is sent, by run.
+StepResult step_time(const StepContext& context, const Layout& layout, const LayoutParts& parts,
+                     const std::vector<ShapeRun>& runs, RecomputePlan plan,
+                     std::int64_t micro_batches, StepScratch& scratch,
+                     std::vector<StageTraffic>& traffic);
 
 } // namespace shardplan::sim

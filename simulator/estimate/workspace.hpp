@@ -132,6 +132,7 @@ struct Workspace::Impl {
     LayoutParts parts;           ///< of the last layout
     UnitParametersKey parameters_key;
     UnitsKey units_key;
+    std::vector<StageTraffic> traffic; ///< of the layout evaluated last
     PathTable path_table;
     RecentTable<RowPathsKey, RowPaths> known_paths{256};
     RowPaths paths; ///< of the layouts of `paths_row`

@@ -204,6 +204,22 @@ Result<Loaded<Cluster>> load_cluster(const std::string& name_or_path) {
     return loaded;
 }
 
+Result<std::vector<Cluster>> load_clusters() {
+    const Result<std::vector<std::string>> names = detail::names_in(detail::cluster_folder);
+    if (!names) {
+        return names.error();
+    }
+    std::vector<Cluster> out;
+    for (const std::string& name : *names) {
+        Result<Loaded<Cluster>> cluster = load_cluster(name);
+        if (!cluster) {
+            return cluster.error();
+        }
+        out.push_back(std::move(cluster->value));
+    }
+    return out;
+}
+
 Result<FabricProfile> load_fabric(std::string_view kind) {
     const Result<std::string> path =
         detail::find_file(detail::fabric_folder, "fabric", std::string(kind));
@@ -258,16 +274,13 @@ Result<std::vector<CatalogueEntry>> list_devices() {
 
 Result<std::vector<CatalogueEntry>> list_clusters() {
     const Result<std::vector<std::string>> names = detail::names_in(detail::cluster_folder);
-    if (!names) {
-        return names.error();
+    const Result<std::vector<Cluster>> clusters = load_clusters();
+    if (!names || !clusters) {
+        return names ? clusters.error() : names.error();
     }
     std::vector<CatalogueEntry> entries;
-    for (const std::string& name : *names) {
-        const Result<Loaded<Cluster>> cluster = load_cluster(name);
-        if (!cluster) {
-            return cluster.error();
-        }
-        entries.push_back({name, summary(cluster->value)});
+    for (std::size_t i = 0; i < names->size(); ++i) {
+        entries.push_back({(*names)[i], summary((*clusters)[i])});
     }
     return entries;
 }

@@ -72,6 +72,8 @@ Result<ComputeProfile> load_architecture(std::string_view arch);
 
 // --- fabrics, jobs, calibrations --------------------------------------------------------------
 
+/// All built-in clusters, by name.
+Result<std::vector<Cluster>> load_clusters();
 /// The profile of a kind of network, by its name in ScaleupKind or FabricKind.
 Result<FabricProfile> load_fabric(std::string_view kind);
 /// A built-in job by name, or a job file by path. The result has passed check_job.

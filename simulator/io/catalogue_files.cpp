@@ -6,6 +6,7 @@
 
 #include "simulator/io/data_dir.hpp"
 #include "simulator/units/in_quotes.hpp"
+#include "simulator/units/lower_case.hpp"
 #include "simulator/units/nearest.hpp"
 
 namespace shardplan::sim::detail {
@@ -15,8 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view extension = ".json";
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 } // namespace
 
@@ -52,10 +51,7 @@ bool is_path(std::string_view name_or_path) {
            (name_or_path.size() > extension.size() && name_or_path.ends_with(extension));
 }
 
-bool same_name(std::string_view a, std::string_view b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [](char x, char y) { return lower(x) == lower(y); });
-}
+bool same_name(std::string_view a, std::string_view b) { return lower_case(a) == lower_case(b); }
 
 Error unknown_name(std::string_view kind, std::string_view name,
                    const std::vector<std::string>& known) {

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "simulator/io/catalogue.hpp"
 #include "simulator/io/file.hpp"
 #include "simulator/io/hash.hpp"
 #include "simulator/io/json.hpp"
+#include "simulator/io/measurement.hpp"
+#include "simulator/io/own_format.hpp"
 #include "simulator/spec/cluster_check.hpp"
 #include "simulator/spec/model_check.hpp"
 #include "simulator/units/in_quotes.hpp"
@@ -17,35 +20,20 @@ constexpr std::string_view format_name = "shardplan-document";
 constexpr std::int64_t format_version = 1;
 constexpr const char* how_to_make = "make one with `shardplan plan ... -o plan.shardplan.json`";
 
-/// A document as it stands in a file.
-struct DocumentFile {
-    std::string format;
-    std::int64_t version = 0;
-    std::string tool_version;
-    std::string hash;
-    Scenario scenario;
-    std::vector<PlanEntry> plans;
-    std::string baseline;
-    std::vector<Calibration> calibrations;
-};
-
-void describe(FieldVisitor& v, DocumentFile& x) {
-    field(v, {"format", "format", "Always shardplan-document.", true}, x.format);
-    field(v, {"format_version", "format version", "Version of this form.", true}, x.version);
-    field(v, {"tool_version", "tool version", "Version of the program that wrote it."},
-          x.tool_version);
-    field(v, {"hash", "hash", "Tells whether the rest was changed after it was written.", true},
-          x.hash);
-    field(v, {"scenario", "scenario", "Everything that was given.", true}, x.scenario);
-    field(v, {"plans", "plans", "Layouts chosen for it, best first.", true}, x.plans);
-    field(v, {"baseline", "baseline", "Layout others are compared with; empty: the first plan."},
-          x.baseline);
-    field(v, {"calibrations", "calibrations", "Attached calibrations."}, x.calibrations);
-}
-
 std::string hash_of(DocumentFile file) {
     file.hash.clear();
     return content_hash_of(file);
+}
+
+/// The same of the text as it stands, so that fields which came later are no change of it.
+std::string hash_as_written(const JsonValue& json) {
+    std::string text;
+    const std::vector<std::string> keys = json.keys();
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+        text += (i == 0 ? "{\"" : ",\"") + keys[i] + "\":";
+        text += keys[i] == "hash" ? "\"\"" : json.at(i).text();
+    }
+    return content_hash(text + "}");
 }
 
 Error not_a_document(const JsonValue& json) {
@@ -82,14 +70,14 @@ Status check_scenario(const Scenario& s, const std::string& source) {
     return Done{};
 }
 
-Status check_layouts(const DocumentFile& file, const std::string& source) {
+Status check_layouts(const Document& document, const std::string& source) {
     std::vector<std::pair<std::string, const std::string*>> texts;
-    for (std::size_t i = 0; i < file.plans.size(); ++i) {
+    for (std::size_t i = 0; i < document.plans.size(); ++i) {
         texts.emplace_back(source + ": /plans/" + std::to_string(i) + "/layout",
-                           &file.plans[i].layout);
+                           &document.plans[i].layout);
     }
-    if (!file.baseline.empty()) {
-        texts.emplace_back(source + ": /baseline", &file.baseline);
+    if (!document.baseline.empty()) {
+        texts.emplace_back(source + ": /baseline", &document.baseline);
     }
     for (const auto& [where, text] : texts) {
         LayoutTables tables;
@@ -97,9 +85,9 @@ Status check_layouts(const DocumentFile& file, const std::string& source) {
         if (!parsed) {
             return parsed.error();
         }
-        const std::int64_t devices = file.scenario.job.constraints.idle_devices
+        const std::int64_t devices = document.scenario.job.constraints.idle_devices
                                          ? rank_count(parsed->layout)
-                                         : device_count(file.scenario.cluster);
+                                         : device_count(document.scenario.cluster);
         if (const auto whole = complete_layout(*parsed, devices, where); !whole) {
             return whole.error();
         }
@@ -107,7 +95,75 @@ Status check_layouts(const DocumentFile& file, const std::string& source) {
     return Done{};
 }
 
+Status check_measurements(const Document& document, const std::string& source) {
+    for (std::size_t i = 0; i < document.measurements.size(); ++i) {
+        const Measurement& m = document.measurements[i];
+        const std::string where = source + ": /measurements/" + std::to_string(i);
+        if (const auto status = check_measurement(m, where); !status) {
+            return status;
+        }
+        const bool planned =
+            std::any_of(document.plans.begin(), document.plans.end(),
+                        [&](const PlanEntry& entry) { return entry.layout == m.layout; });
+        if (!planned) {
+            return Error{ErrorCode::bad_input, where + "/layout",
+                         "no plan of the document has the layout that ran, " + m.layout,
+                         "attach a run of one of its plans"};
+        }
+    }
+    return Done{};
+}
+
+/// Changes the document at `path`, which is written only if it can be read again.
+template <class Change>
+Status change_document_file(const std::string& path, const Change& change) {
+    auto document = read_document_file(path);
+    if (!document) {
+        return document.error();
+    }
+    change(*document);
+    const std::string text = write_document(*document);
+    if (const auto back = parse_document(text, path); !back) {
+        return back.error();
+    }
+    return write_file(path, text);
+}
+
+/// The text of a file, and whether it is a document.
+struct NamedText {
+    std::string text;
+    bool document = false;
+};
+
+Result<NamedText> read_named(const std::string& path) {
+    auto text = read_file(path);
+    if (!text) {
+        return text.error();
+    }
+    const auto json = JsonValue::parse(*text, path);
+    if (!json) {
+        return json.error();
+    }
+    return NamedText{std::move(*text), format_of(*json) == format_name};
+}
+
 } // namespace
+
+void describe(FieldVisitor& v, DocumentFile& x) {
+    Document& d = x.document;
+    field(v, {"format", "format", "Always shardplan-document.", true}, x.format);
+    field(v, {"format_version", "format version", "Version of this form.", true}, x.version);
+    field(v, {"tool_version", "tool version", "Version of the program that wrote it."},
+          d.tool_version);
+    field(v, {"hash", "hash", "Tells whether the rest was changed after it was written.", true},
+          x.hash);
+    field(v, {"scenario", "scenario", "Everything that was given.", true}, d.scenario);
+    field(v, {"plans", "plans", "Layouts chosen for it, best first.", true}, d.plans);
+    field(v, {"baseline", "baseline", "Layout others are compared with; empty: the first plan."},
+          d.baseline);
+    field(v, {"calibrations", "calibrations", "Attached calibrations."}, d.calibrations);
+    field(v, {"measurements", "measurements", "Attached runs of its plans."}, d.measurements);
+}
 
 void describe(FieldVisitor& v, Headline& x) {
     field(v, {"verdict", "verdict", "Whether the layout fits."}, x.verdict);
@@ -148,9 +204,7 @@ Headline headline_of(const Estimate& estimate) {
 }
 
 std::string write_document(const Document& document) {
-    DocumentFile file{
-        std::string(format_name), format_version, document.tool_version, "",
-        document.scenario,        document.plans, document.baseline,     document.calibrations};
+    DocumentFile file{std::string(format_name), format_version, "", document};
     file.hash = hash_of(file);
     return write_described(file);
 }
@@ -161,44 +215,38 @@ Result<Document> parse_document(std::string_view text, std::string_view source_n
     if (!json) {
         return json.error();
     }
-    const auto format = json->find("format");
-    const auto name = format ? format->as_string() : Result<std::string>(std::string());
-    if (!name || *name != format_name) {
+    if (format_of(*json) != format_name) {
         return not_a_document(*json);
     }
-    if (const auto version = json->find("format_version")) {
-        const auto number = version->as_int();
-        if (number && (*number > format_version || *number < 1)) {
-            return Error{ErrorCode::unsupported, version->where(),
-                         "this document is of format version " + std::to_string(*number) +
-                             ", and this program reads up to " + std::to_string(format_version),
-                         "use the program that wrote it, or a later one"};
-        }
+    if (const auto status = check_format_version(*json, format_version, "document"); !status) {
+        return status.error();
     }
     auto file = read_described<DocumentFile>(*json);
     if (!file) {
         return file.error();
     }
-    if (const std::string hash = hash_of(*file); hash != file->hash) {
+    const std::string hash = hash_of(*file);
+    if (hash != file->hash && hash_as_written(*json) != file->hash) {
         return Error{ErrorCode::bad_input, source + ": /hash",
                      "the document was changed after it was written, or damaged: its hash is not " +
                          in_quotes(file->hash),
                      std::string(how_to_make) + "; if the change is meant, write \"hash\": \"" +
                          hash + "\""};
     }
-    if (const auto status = check_scenario(file->scenario, source); !status) {
+    const Document& document = file->document;
+    if (const auto status = check_scenario(document.scenario, source); !status) {
         return status.error();
     }
-    if (file->plans.empty()) {
+    if (document.plans.empty()) {
         return Error{ErrorCode::bad_input, source + ": /plans", "the document holds no plan",
                      how_to_make};
     }
-    if (const auto status = check_layouts(*file, source); !status) {
-        return status.error();
+    for (const auto check : {check_layouts, check_measurements}) {
+        if (const auto status = check(document, source); !status) {
+            return status.error();
+        }
     }
-    return Document{std::move(file->tool_version), std::move(file->scenario),
-                    std::move(file->plans), std::move(file->baseline),
-                    std::move(file->calibrations)};
+    return std::move(file->document);
 }
 
 Status write_document_file(const std::string& path, const Document& document) {
@@ -211,6 +259,67 @@ Result<Document> read_document_file(const std::string& path) {
         return text.error();
     }
     return parse_document(*text, path);
+}
+
+Status attach_to_document_file(const std::string& path, Measurement measurement) {
+    return change_document_file(
+        path, [&](Document& document) { document.measurements.push_back(std::move(measurement)); });
+}
+
+Status attach_to_document_file(const std::string& path, Calibration calibration) {
+    return change_document_file(path, [&](Document& document) {
+        std::erase_if(document.calibrations,
+                      [&](const Calibration& old) { return old.id == calibration.id; });
+        document.calibrations.push_back(std::move(calibration));
+    });
+}
+
+Result<std::vector<Measurement>> read_measurements_file(const std::string& path) {
+    const auto named = read_named(path);
+    if (!named) {
+        return named.error();
+    }
+    if (!named->document) {
+        auto one = parse_measurement(named->text, path);
+        if (!one) {
+            return one.error();
+        }
+        return std::vector<Measurement>{std::move(*one)};
+    }
+    auto document = parse_document(named->text, path);
+    if (!document) {
+        return document.error();
+    }
+    if (document->measurements.empty()) {
+        return Error{ErrorCode::not_found, path, "this plan holds no measurement",
+                     "run it: `shardplan run " + path + " --attach`"};
+    }
+    for (Measurement& m : document->measurements) {
+        m.plan = path;
+    }
+    return std::move(document->measurements);
+}
+
+Result<Calibration> read_calibration_file(const std::string& path) {
+    const auto named = read_named(path);
+    if (!named) {
+        return named.error();
+    }
+    if (!named->document) {
+        return load_calibration(path);
+    }
+    auto document = parse_document(named->text, path);
+    if (!document) {
+        return document.error();
+    }
+    if (!document->calibrations.empty()) {
+        return std::move(document->calibrations.back());
+    }
+    if (document->scenario.calibration == Calibration{}) {
+        return Error{ErrorCode::not_found, path, "this plan holds no calibration",
+                     "make one: `shardplan calibrate FILE --attach " + path + "`"};
+    }
+    return std::move(document->scenario.calibration);
 }
 
 } // namespace shardplan::sim

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "simulator/engine/measurement.hpp"
 #include "simulator/estimate/estimate.hpp"
 #include "simulator/spec/fields.hpp"
 #include "simulator/spec/scenario.hpp"
@@ -39,16 +40,26 @@ struct PlanEntry {
     friend bool operator==(const PlanEntry&, const PlanEntry&) = default;
 };
 
-/// A file `*.shardplan.json`: everything that was given, and the layouts chosen for it, best first.
-/// What `plan -o` and `estimate -o` write and every verb that takes a plan reads.
+/// A file `*.shardplan.json`: everything that was given, the layouts chosen for it, best first, and
+/// what was measured of them. What `plan -o` and `estimate -o` write and every verb that takes a
+/// plan reads.
 struct Document {
     std::string tool_version;
     Scenario scenario;
     std::vector<PlanEntry> plans;
     std::string baseline; ///< layout others are compared with; empty: the first plan
     std::vector<Calibration> calibrations; ///< attached; the scenario holds the one in use
+    std::vector<Measurement> measurements; ///< runs of its plans, in the order they were attached
 
     friend bool operator==(const Document&, const Document&) = default;
+};
+
+/// A document as it stands in a file.
+struct DocumentFile {
+    std::string format;
+    std::int64_t version = 0;
+    std::string hash;
+    Document document;
 };
 
 Headline headline_of(const Estimate& estimate);
@@ -57,12 +68,26 @@ Headline headline_of(const Estimate& estimate);
 std::string write_document(const Document& document);
 /// Errors: not a document, written by a later format, changed by hand (with the hash it should
 /// carry), a layout that cannot be read or does not fill the cluster, a scenario that makes no
-/// sense.
+/// sense, a measurement that contradicts itself or is of a layout that no plan has.
 Result<Document> parse_document(std::string_view text, std::string_view source_name);
 
 Status write_document_file(const std::string& path, const Document& document);
 Result<Document> read_document_file(const std::string& path);
 
+/// Adds a run of one of its plans to the document at `path`. Errors: the file's; a measurement that
+/// the document could not be read with; the file is then as it was.
+Status attach_to_document_file(const std::string& path, Measurement measurement);
+/// The same with a calibration, which replaces an attached one of the same id.
+Status attach_to_document_file(const std::string& path, Calibration calibration);
+
+/// What a file says was measured: the measurement that it is, or those attached to the document
+/// that it is, whose name they get as their plan. Errors: the file's; none is attached.
+Result<std::vector<Measurement>> read_measurements_file(const std::string& path);
+/// The calibration that a file is, or of a document the one attached last, or else in use. Errors:
+/// the file's; the document has none.
+Result<Calibration> read_calibration_file(const std::string& path);
+
+void describe(FieldVisitor& v, DocumentFile& x);
 void describe(FieldVisitor& v, Headline& x);
 void describe(FieldVisitor& v, PlanEntry& x);
 

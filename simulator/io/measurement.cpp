@@ -6,6 +6,7 @@
 #include "simulator/io/file.hpp"
 #include "simulator/io/hash.hpp"
 #include "simulator/io/json.hpp"
+#include "simulator/io/own_format.hpp"
 #include "simulator/units/in_quotes.hpp"
 #include "simulator/units/nearest.hpp"
 
@@ -29,7 +30,7 @@ void describe(FieldVisitor& v, HashedPlan& x) {
 /// What contradicts what, and where.
 class Checks {
 public:
-    explicit Checks(std::string source) : source_(std::move(source)) {}
+    explicit Checks(const std::string& where) : where_(where) {}
 
     [[nodiscard]] Status steps(const Measurement& m) const {
         for (std::size_t i = 1; i < m.steps.size(); ++i) {
@@ -111,10 +112,10 @@ private:
         return "there are " + std::to_string(count) + " " + what + ", counted from 0";
     }
     [[nodiscard]] Error bad(const std::string& at, std::string what, std::string hint) const {
-        return {ErrorCode::bad_input, source_ + ": " + at, std::move(what), std::move(hint)};
+        return {ErrorCode::bad_input, where_ + at, std::move(what), std::move(hint)};
     }
 
-    std::string source_;
+    const std::string& where_;
 };
 
 } // namespace
@@ -123,6 +124,14 @@ void describe(FieldVisitor& v, MeasurementFile& x) {
     field(v, {"format", "format", "Always shardplan-measurement.", true}, x.format);
     field(v, {"format_version", "format version", "Version of this form.", true}, x.version);
     describe(v, x.measurement);
+}
+
+Status check_measurement(const Measurement& m, const std::string& where) {
+    const Checks check(where);
+    for (const Status& status : {check.steps(m), check.ranks(m), check.timeline(m)}) {
+        if (!status) return status;
+    }
+    return Done{};
 }
 
 std::string plan_hash(const Scenario& scenario, std::string_view layout) {
@@ -136,31 +145,22 @@ std::string write_measurement(const Measurement& measurement) {
 Result<Measurement> parse_measurement(std::string_view text, std::string_view source_name) {
     const auto json = JsonValue::parse(text, source_name);
     if (!json) return json.error();
-    const auto format = json->find("format");
-    const auto name = format ? format->as_string() : Result<std::string>(std::string());
-    if (!name || *name != format_name) {
-        const bool plan = name && *name == "shardplan-document";
+    if (const std::string name = format_of(*json); name != format_name) {
+        const bool plan = name == "shardplan-document";
         return Error{ErrorCode::bad_input, std::string(source_name),
                      plan ? "this is a plan, not a measurement" : "this is not a measurement",
                      how_to_make};
     }
-    if (const auto version = json->find("format_version")) {
-        const auto number = version->as_int();
-        if (number && (*number > format_version || *number < 1)) {
-            return Error{ErrorCode::unsupported, version->where(),
-                         "this measurement is of format version " + std::to_string(*number) +
-                             ", and this program reads up to " + std::to_string(format_version),
-                         "use the program that wrote it, or a later one"};
-        }
+    if (const auto status = check_format_version(*json, format_version, "measurement"); !status) {
+        return status.error();
     }
     auto file = read_described<MeasurementFile>(*json);
     if (!file) return file.error();
-    Measurement& m = file->measurement;
-    const Checks check{std::string(source_name)};
-    for (const Status& status : {check.steps(m), check.ranks(m), check.timeline(m)}) {
-        if (!status) return status.error();
+    const std::string where = std::string(source_name) + ": ";
+    if (const auto status = check_measurement(file->measurement, where); !status) {
+        return status.error();
     }
-    return std::move(m);
+    return std::move(file->measurement);
 }
 
 Status write_measurement_file(const std::string& path, const Measurement& measurement) {

@@ -20,10 +20,13 @@ void describe(FieldVisitor& v, MeasurementFile& x);
 /// Names a plan: what was given, and the layout in its text form.
 std::string plan_hash(const Scenario& scenario, std::string_view layout);
 
+/// Errors: figures that contradict one another (steps out of order, ranks missing, spans of no
+/// track or task, spans that end before they begin); `where` and a pointer say which.
+Status check_measurement(const Measurement& measurement, const std::string& where);
+
 /// The text of a measurement file.
 std::string write_measurement(const Measurement& measurement);
-/// Errors: not a measurement, written by a later format, figures that contradict one another (steps
-/// out of order, ranks missing, spans of no track or task, spans that end before they begin).
+/// Errors: not a measurement, written by a later format, those of check_measurement.
 Result<Measurement> parse_measurement(std::string_view text, std::string_view source_name);
 
 Status write_measurement_file(const std::string& path, const Measurement& measurement);

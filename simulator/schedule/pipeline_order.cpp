@@ -67,6 +67,25 @@ std::vector<Position> way_of(const PipelineShape& shape, std::int32_t micro_batc
     return way;
 }
 
+std::vector<std::int64_t> messages_sent(const PipelineShape& shape) {
+    std::vector<std::int64_t> out(static_cast<std::size_t>(shape.stages), 0);
+    const auto send_along = [&](std::int32_t micro_batch, std::int64_t times) {
+        const std::vector<Position> way = way_of(shape, micro_batch);
+        for (std::size_t i = 1; i < way.size(); ++i) {
+            const std::int32_t from = way[i - 1].stage;
+            const std::int32_t to = way[i].stage;
+            if (from == to) continue;
+            out[static_cast<std::size_t>(from)] += times;
+            out[static_cast<std::size_t>(to)] += times;
+        }
+    };
+    // those of the first half go one way, those of the second perhaps another
+    const std::int32_t second = shape.micro_batches / 2;
+    send_along(0, shape.micro_batches - second);
+    send_along(shape.micro_batches - 1, second);
+    return out;
+}
+
 std::int32_t visits_of(ScheduleKind kind, std::int32_t chunks) {
     return kind == ScheduleKind::dual_pipe && chunks == 2 ? 1 : std::max(1, chunks);
 }

@@ -63,6 +63,10 @@ bool splits_backward(ScheduleKind kind);
 /// runs through chunk 0 upwards and the others through chunk 1 downwards, one visit per stage.
 std::vector<Position> way_of(const PipelineShape& shape, std::int32_t micro_batch);
 
+/// Boundary tensors that each stage hands to another in one step: activations on the way,
+/// gradients back. By stage.
+std::vector<std::int64_t> messages_sent(const PipelineShape& shape);
+
 /// How often a micro-batch visits a stage.
 std::int32_t visits_of(ScheduleKind kind, std::int32_t chunks);
 /// How many positions that is.

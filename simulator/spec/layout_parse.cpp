@@ -7,6 +7,7 @@
 #include "simulator/spec/layout_reader.hpp"
 #include "simulator/spec/layout_terms.hpp"
 #include "simulator/units/in_quotes.hpp"
+#include "simulator/units/lower_case.hpp"
 #include "simulator/units/nearest.hpp"
 
 namespace shardplan::sim {
@@ -21,16 +22,6 @@ constexpr std::int64_t max_ranks = std::int64_t{1} << 32;
 constexpr std::size_t max_text = 65536;
 constexpr std::size_t max_stack_name = 64;
 constexpr std::string_view example = "tp8,sp,pp4,dp16,mb1,zero1";
-
-std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) {
-        if (c >= 'A' && c <= 'Z') {
-            c = static_cast<char>(c - 'A' + 'a');
-        }
-    }
-    return out;
-}
 
 Status no_number(const Reader& r, std::string_view name, std::string_view rest) {
     if (rest.empty()) {
@@ -393,7 +384,7 @@ Status check_whole(const Reader& r) {
 
 Result<ParsedLayout> parse_layout(std::string_view text, std::string_view where,
                                   LayoutTables& tables) {
-    const std::string source = lower(text.substr(0, max_text));
+    const std::string source = lower_case(text.substr(0, max_text));
     Reader r{.out = {}, .tables = tables, .where = where, .term = {}};
     const auto fail = [&](std::string_view what) {
         return Error{ErrorCode::bad_input, std::string(where), std::string(what),
@@ -439,7 +430,7 @@ Result<ParsedLayout> parse_layout(std::string_view text, std::string_view where,
 }
 
 Result<std::string> slot_of_term(std::string_view term, std::string_view where) {
-    const std::string text = lower(term);
+    const std::string text = lower_case(term);
     LayoutTables tables;
     Reader r{.out = {}, .tables = tables, .where = where, .term = {}};
     if (Status read = read_term(r, text); !read) {
@@ -449,7 +440,7 @@ Result<std::string> slot_of_term(std::string_view term, std::string_view where) 
 }
 
 bool begins_a_term(std::string_view text) {
-    const std::string source = lower(text.substr(0, max_text));
+    const std::string source = lower_case(text.substr(0, max_text));
     const std::string_view name = name_in(source);
     if (find_term(name) == nullptr) {
         return false;

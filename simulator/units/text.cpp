@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "simulator/units/in_quotes.hpp"
+#include "simulator/units/lower_case.hpp"
 #include "simulator/units/nearest.hpp"
 #include "simulator/units/unit_table.hpp"
 
@@ -112,16 +113,6 @@ bool is_zero(const Scanned& scanned) {
 
 // --- errors ----------------------------------------------------------------------------------
 
-std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) {
-        if (c >= 'A' && c <= 'Z') {
-            c = static_cast<char>(c - 'A' + 'a');
-        }
-    }
-    return out;
-}
-
 /// A number as written, cut if somebody wrote thousands of digits.
 std::string shown(std::string_view number) {
     return number.size() <= 40 ? std::string(number) : in_quotes(number);
@@ -137,7 +128,7 @@ Error not_a_number(std::string_view text, Dimension dimension, std::string_view 
         dimension == Dimension::scalar
             ? "write a number such as 0.5"
             : "write a number and a unit, such as \"80 " + std::string(words.example_unit) + "\"";
-    const std::string word = lower(text);
+    const std::string word = lower_case(text);
     if (text.empty()) {
         return {ErrorCode::bad_input, std::string(where), "the value is empty", example};
     }
@@ -156,7 +147,7 @@ Error not_a_number(std::string_view text, Dimension dimension, std::string_view 
 
 /// The units of the dimension whose name differs from `name` only by case, or by a 'b' for bits.
 std::string likely_units(Dimension dimension, std::string_view name) {
-    std::string key = lower(name);
+    std::string key = lower_case(name);
     std::vector<std::string_view> found;
     std::vector<std::string_view> names;
     for (const Unit& unit : words_of(dimension).units) {
@@ -164,7 +155,7 @@ std::string likely_units(Dimension dimension, std::string_view name) {
             continue;
         }
         names.push_back(unit.name);
-        std::string candidate = lower(unit.name);
+        std::string candidate = lower_case(unit.name);
         if (const auto bit = candidate.find("bit"); bit != std::string::npos) {
             candidate.erase(bit + 1, 2); // "gbit/s" is looked for as "gb/s"
         }

@@ -66,22 +66,14 @@ void AllReduceByRingOnTwoThreads(benchmark::State& state) {
 void AllReduceByTreeOnTwoThreads(benchmark::State& state) {
     all_reduce_on_two_threads(state, Algorithm::tree);
 }
-// 8 B shows the latency, the others the bandwidth.
-BENCHMARK(AllReduceByRingOnTwoThreads)
-    ->Arg(8)
-    ->Arg(4 << 10)
-    ->Arg(16 << 10)
-    ->Arg(64 << 10)
-    ->Arg(1 << 20)
-    ->Arg(16 << 20)
-    ->UseRealTime();
-BENCHMARK(AllReduceByTreeOnTwoThreads)
-    ->Arg(8)
-    ->Arg(4 << 10)
-    ->Arg(16 << 10)
-    ->Arg(64 << 10)
-    ->Arg(1 << 20)
-    ->Arg(16 << 20)
-    ->UseRealTime();
+/// 8 B shows the latency, the others the bandwidth.
+void sizes(benchmark::internal::Benchmark* bench) {
+    for (const std::int64_t bytes : {8, 4 << 10, 16 << 10, 64 << 10, 1 << 20, 16 << 20}) {
+        bench->Arg(bytes);
+    }
+    bench->UseRealTime();
+}
+BENCHMARK(AllReduceByRingOnTwoThreads)->Apply(sizes);
+BENCHMARK(AllReduceByTreeOnTwoThreads)->Apply(sizes);
 
 } // namespace

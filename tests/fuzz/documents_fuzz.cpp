@@ -3,6 +3,7 @@
 #include "planner/cli/options.hpp"
 #include "simulator/io/document.hpp"
 #include "tests/fuzz/verbs.hpp"
+#include "tests/support/measurements.hpp"
 
 namespace {
 
@@ -29,6 +30,16 @@ fuzz::Outcome explain(const std::string& text) {
     return fuzz::run_verb(plan::cli::run_explain, options);
 }
 
+/// A plan with a run of it and a calibration attached.
+std::string measured(const std::string& model, const std::string& layout) {
+    auto document = sim::parse_document(made(model, layout), "made");
+    if (!document) return "";
+    document->measurements = {test::run_of_two(document->plans.front().layout)};
+    document->calibrations.emplace_back();
+    document->calibrations.back().entries.emplace_back();
+    return sim::write_document(*document);
+}
+
 /// The text with the hash that the Error about the old one names.
 fuzz::Outcome explain_rehashed(const std::string& text) {
     fuzz::Outcome first = explain(text);
@@ -52,6 +63,7 @@ fuzz::Outcome explain_rehashed(const std::string& text) {
 
 int main() {
     const std::vector<std::string> seeds = {made("llama-3-8b", "tp2,sp,pp2,mb1,zero1"),
-                                            made("mixtral-8x7b", "tp2,sp,ep4,mb1,zero1")};
+                                            made("mixtral-8x7b", "tp2,sp,ep4,mb1,zero1"),
+                                            measured("gpt2", "dp16,mb1")};
     return fuzz::run({{"documents", seeds, explain}, {"edited plans", seeds, explain_rehashed}});
 }

@@ -141,6 +141,7 @@ sim::Result<LoadedPlan> load_plan(const ProgramOptions& options, Index ranks) {
     out.names.plan_hash = sim::plan_hash(scenario, *text);
     out.names.model = scenario.model.name;
     out.names.parameters = sim::count_parameters(scenario.model).total;
+    out.scenario = std::move(document->scenario);
     return out;
 }
 

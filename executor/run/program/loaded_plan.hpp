@@ -10,9 +10,10 @@ namespace shardplan::exec {
 /// A plan file as the executor runs it.
 struct LoadedPlan {
     TrainingPlan plan;
-    RunNames names;      ///< without program, back end and versions
-    std::string device;  ///< that a rank stands for
-    std::string network; ///< between machines
+    sim::Scenario scenario; ///< that the plan was made for
+    RunNames names;         ///< without program, back end and versions
+    std::string device;     ///< that a rank stands for
+    std::string network;    ///< between machines
 };
 
 /// Reads the plan that options name, and fills in how they want it trained. Errors: the file's; a

@@ -109,6 +109,7 @@ const std::vector<Flag>& flags() {
         number("--threads", &O::threads, 0, "of each rank; 0: the machine's, shared out"),
         number("--timeout", &O::timeout, 1, "seconds an exchange may take (300)"),
         text("--measure", &O::measure, "FILE", "write a measurement"),
+        alone("--attach", &O::attach, "add the measurement to the plan file"),
         alone("--timeline", &O::timeline, "with the last step as each rank lived it"),
         number("--hash-every", &O::hash_every, 0, "steps between comparisons of replicas"),
         text("--save", &O::save, "DIR", "save checkpoints, at the end and when stopped"),
@@ -144,11 +145,12 @@ sim::Status check(const ProgramOptions& o) {
         return sim::Error{ErrorCode::bad_input, "PLAN", "there is no plan to run",
                           "name a file that `shardplan plan -o` or `shardplan estimate -o` wrote"};
     }
-    if (o.timeline && o.measure.empty()) return needs("--timeline", "--measure FILE");
+    const bool measures = !o.measure.empty() || o.attach;
+    if (o.timeline && !measures) return needs("--timeline", "--measure FILE or --attach");
     if (o.cpu_time && o.sweep.empty()) return needs("--cpu-time", "--sweep FILE");
-    if (!o.sweep.empty() && !o.measure.empty()) {
+    if (!o.sweep.empty() && measures) {
         return sim::Error{ErrorCode::bad_input, "--sweep", "it does not train, so there is no run",
-                          "leave out --measure, or sweep on its own"};
+                          "leave out --measure and --attach, or sweep on its own"};
     }
     if (o.save_every > 0 && o.save.empty()) return needs("--save-every", "--save DIR");
     if (o.resume && o.save.empty()) return needs("--resume", "--save DIR");

@@ -49,6 +49,7 @@ struct ProgramOptions {
     Index threads = 0;       ///< of each rank; 0: the machine's, shared out to its ranks
     Index timeout = 300;     ///< of every exchange, seconds
     std::string measure;     ///< measurement file; empty: none
+    bool attach = false;     ///< adds the measurement to the plan file
     bool timeline = false;   ///< with the last step as every rank lived it
     Index hash_every = 0;    ///< steps between comparisons of replicas; 0: never
     std::string save;        ///< folder of checkpoints; empty: none

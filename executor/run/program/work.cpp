@@ -12,6 +12,8 @@
 #include "executor/run/program/stop_signal.hpp"
 #include "executor/run/rank_facts.hpp"
 #include "executor/run/sweep.hpp"
+#include "simulator/engine/pass_flops.hpp"
+#include "simulator/io/document.hpp"
 #include "simulator/io/file.hpp"
 #include "simulator/io/json.hpp"
 #include "simulator/io/measurement.hpp"
@@ -89,7 +91,7 @@ Status do_work(Communicator& world, const ProgramOptions& options, const LoadedP
     if (!tokens) return tokens.error();
     RunControl control;
     control.steps = options.steps;
-    control.measure = !options.measure.empty();
+    control.measure = !options.measure.empty() || options.attach;
     control.timeline = options.timeline;
     control.stop = stop_was_asked;
     control.hash_every = options.hash_every;
@@ -99,10 +101,18 @@ Status do_work(Communicator& world, const ProgramOptions& options, const LoadedP
     const auto make = [&](Communicator& all) {
         return Trainer::make(all, loaded.plan, std::move(*tokens));
     };
-    const auto end = run_training(world, loaded.plan, loaded.names, control, make, out);
+    auto end = run_training(world, loaded.plan, loaded.names, control, make, out);
     if (!end) return end.error();
     Status written = sim::Done{};
-    if (end->measurement) written = sim::write_measurement_file(options.measure, *end->measurement);
+    if (end->measurement) {
+        sim::add_flops(loaded.scenario, loaded.plan.layout, loaded.plan.tables, *end->measurement);
+    }
+    if (end->measurement && !options.measure.empty()) {
+        written = sim::write_measurement_file(options.measure, *end->measurement);
+    }
+    if (end->measurement && options.attach && written) {
+        written = sim::attach_to_document_file(options.plan, *end->measurement);
+    }
     return agree(world, written);
 }
 

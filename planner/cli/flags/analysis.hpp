@@ -105,8 +105,10 @@ inline void add_simulate(CLI::App& app, Everything& all) {
         ->take_all();
     verb->add_option("--trace", o.trace, "write a Chrome trace")->type_name("FILE");
     verb->add_option("--html", o.html, "write a page with the timeline")->type_name("FILE");
-    verb->add_option("--over", o.over,
-                     "lay the timeline of a run over it: what `run --measure --timeline` wrote")
+    verb->add_option(
+            "--over", o.over,
+            "lay the timeline of a run over it: what `run --measure --timeline` wrote, or the "
+            "plan that `run --attach --timeline` added it to")
         ->type_name("FILE");
     verb->add_flag("--no-collapse", o.every_rank, "play every rank on its own");
     verb->add_option("--stragglers", o.stragglers, "spread of the ranks' speed, as in 2%");

@@ -51,9 +51,10 @@ inline void add_validate(CLI::App& app, Everything& all) {
             "timings of collectives, one JSON object per line, or a log of nccl-tests");
     CLI::Option* measurement =
         measured
-            ->add_option("--measurement", all.validate.measurements,
-                         "what `run --measure` wrote: term by term; of several how far off they "
-                         "are, and which layout is best")
+            ->add_option(
+                "--measurement", all.validate.measurements,
+                "what `run --measure` wrote, or a plan with what `run --attach` added: term "
+                "by term; of several how far off they are, and which layout is best")
             ->type_name("FILE")
             ->expected(1, 1'000'000);
     measured->require_option(1);
@@ -121,6 +122,9 @@ inline void add_calibrate(CLI::App& app, Everything& all) {
     verb->add_option("-o,--output", all.calibrate.output,
                      "write what --calibration takes; - for stdout")
         ->type_name("FILE");
+    verb->add_option("--attach", all.calibrate.attach,
+                     "add it to a plan file, which --calibration takes as well")
+        ->type_name("PLAN");
     verb->callback([&all] {
         all.verb = [&all](const Console& console) { return run_calibrate(all.calibrate, console); };
     });

@@ -41,6 +41,7 @@ inline void add_run(CLI::App& app, Everything& all) {
     passed("--threads", "N", "of each rank; without: the machine's, shared out");
     passed("--timeout", "N", "seconds an exchange may take (300)");
     passed("--measure", "FILE", "write a measurement, for validate and simulate --over");
+    passed_alone("--attach", "add the measurement to the plan file");
     passed_alone("--timeline", "with the last step as each rank lived it");
     passed("--hash-every", "N", "steps between comparisons of replicas");
     passed("--save", "DIR", "save checkpoints, at the end and when stopped");

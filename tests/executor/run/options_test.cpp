@@ -53,7 +53,7 @@ TEST(ProgramOptions, OnePlanIsNamed) {
 }
 
 TEST(ProgramOptions, WhatNeedsAnotherFlagSaysWhich) {
-    EXPECT_EQ("it needs --measure FILE", error_of({"p", "--timeline"}).what);
+    EXPECT_EQ("it needs --measure FILE or --attach", error_of({"p", "--timeline"}).what);
     EXPECT_EQ("it needs --save DIR", error_of({"p", "--save-every", "2"}).what);
     EXPECT_EQ("it needs --save DIR", error_of({"p", "--resume"}).what);
 }

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "simulator/io/catalogue.hpp"
+#include "simulator/io/document.hpp"
 #include "simulator/io/file.hpp"
 #include "tests/planner/cli/run_verb.hpp"
 
@@ -75,6 +76,34 @@ TEST(CalibrateVerb, WritesTheFileItIsAskedForAndSaysHowToUseIt) {
     ASSERT_EQ(answer.code, 0) << answer.err;
     EXPECT_NE(answer.out.find("--calibration " + target.path()), std::string::npos);
     EXPECT_TRUE(sim::load_calibration(target.path()));
+}
+
+TEST(CalibrateVerb, AttachesToAPlanWhichThenIsACalibrationToo) {
+    const TemporaryFile runs("runs.jsonl", three_runs("one", 1.3));
+    EstimateOptions estimate;
+    estimate.scenario.model = "llama-3-8b";
+    estimate.scenario.cluster = "dgx-h100";
+    estimate.scenario.gpus = 8;
+    estimate.layout = "tp2,sp,mb1,zero1";
+    estimate.output = "-";
+    const TemporaryFile plan("plan.json", run_verb(run_estimate, estimate).out);
+    CalibrateVerbOptions options{runs.path(), {}, ""};
+    options.attach = plan.path();
+    const Answer answer = run_verb(run_calibrate, options);
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    EXPECT_NE(answer.out.find("Attached to " + plan.path()), std::string::npos) << answer.out;
+
+    estimate.scenario.calibration = plan.path();
+    const TemporaryFile again("again.json", run_verb(run_estimate, estimate).out);
+    const auto before = sim::read_document_file(plan.path());
+    const auto after = sim::read_document_file(again.path());
+    ASSERT_TRUE(before && after);
+    ASSERT_EQ(1U, before->calibrations.size());
+    EXPECT_EQ(before->calibrations[0], after->scenario.calibration);
+    EXPECT_NE(before->plans[0].headline.step_time, after->plans[0].headline.step_time);
+
+    options.attach = runs.path();
+    EXPECT_EQ(run_verb(run_calibrate, options).code, 2) << "runs are no plan";
 }
 
 TEST(CalibrateVerb, JsonHasConstantsAndGroups) {

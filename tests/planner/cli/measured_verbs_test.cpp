@@ -73,6 +73,38 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
+TEST_F(MeasuredVerbs, APlanWithItsRunAttachedStandsForTheRun) {
+    const std::string by_file = validate().out;
+    const std::string drawn = run_verb(run_simulate, simulate()).out;
+    auto run = sim::read_measurement_file(measurement_);
+    ASSERT_TRUE(run);
+    measurement_ = plan_;
+    EXPECT_TRUE(contains(validate().err, "this plan holds no measurement"));
+    run->plan = "somewhere else";
+    ASSERT_TRUE(sim::attach_to_document_file(plan_, *run));
+    const Answer attached = validate();
+    ASSERT_EQ(0, attached.code) << attached.err;
+    EXPECT_EQ(by_file, attached.out);
+    EXPECT_EQ("", attached.err) << "the scenario has not changed";
+    EXPECT_EQ(drawn, run_verb(run_simulate, simulate()).out);
+
+    ASSERT_TRUE(sim::attach_to_document_file(plan_, *run));
+    EXPECT_TRUE(contains(validate().out, "2 runs of 1 layouts"));
+}
+
+TEST_F(MeasuredVerbs, OfSeveralRunsTheLastThatHasATimelineLiesOver) {
+    auto run = sim::read_measurement_file(measurement_);
+    ASSERT_TRUE(run);
+    run->timeline_step = 2;
+    ASSERT_TRUE(sim::attach_to_document_file(plan_, *run));
+    run->timeline.reset();
+    ASSERT_TRUE(sim::attach_to_document_file(plan_, *run));
+    measurement_ = plan_;
+    const Answer answer = run_verb(run_simulate, simulate());
+    ASSERT_EQ(0, answer.code) << answer.err;
+    EXPECT_TRUE(contains(answer.out, "step 2 is shown"));
+}
+
 TEST_F(MeasuredVerbs, ValidateShowsBothSidesTermByTermAndWhatIsOffMost) {
     const Answer answer = validate();
     ASSERT_EQ(0, answer.code) << answer.err;

@@ -98,6 +98,27 @@ TEST_F(TrainVerb, MeasurementIsWhatValidateAndSimulateRead) {
     EXPECT_TRUE(contains(drawn.out, "0 run  "));
 }
 
+TEST_F(TrainVerb, AttachedToItsPlanARunSaysHowFastItsPassesWere) {
+    const Answer answer = run_verb(run_run, options({"--steps", "3", "--attach", "--timeline"}));
+    ASSERT_EQ(0, answer.code) << answer.err;
+    EXPECT_TRUE(contains(answer.err, "added to " + plan_)) << answer.err;
+    ValidateOptions validate;
+    validate.measurements = {plan_};
+    const Answer terms = run_verb(run_validate, validate, {.json = true});
+    ASSERT_EQ(0, terms.code) << terms.err;
+    EXPECT_FALSE(*parsed(terms.out).find("plan_changed")->as_bool());
+    SimulateVerbOptions simulate;
+    simulate.document = simulate.over = plan_;
+    const Answer played = run_verb(run_simulate, simulate, {.json = true});
+    ASSERT_EQ(0, played.code) << played.err;
+    const auto rates = parsed(played.out).find("pass_rates");
+    ASSERT_TRUE(rates);
+    ASSERT_EQ(2U, rates->size()) << played.out;
+    EXPECT_EQ("forward", *rates->at(0).find("pass")->as_string());
+    EXPECT_GT(*rates->at(0).find("measured_flops_per_s")->as_double(), 1e6);
+    EXPECT_TRUE(contains(run_verb(run_simulate, simulate).out, "Rate of one rank's passes"));
+}
+
 TEST_F(TrainVerb, ProcessesUnderMpirunTrainTheSame) {
     if (find_in_path("mpirun").empty()) GTEST_SKIP() << "there is no mpirun";
     const auto losses = [&](const std::string& backend) {

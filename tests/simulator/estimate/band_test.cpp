@@ -10,6 +10,7 @@
 #include "simulator/estimate/evaluator.hpp"
 #include "simulator/io/apply_calibration.hpp"
 #include "simulator/io/catalogue.hpp"
+#include "tests/simulator/estimate/estimated.hpp"
 #include "tests/support/builders.hpp"
 
 namespace shardplan::test {
@@ -25,20 +26,7 @@ double of(const sim::StepTime& time, ErrorClass c) {
 }
 
 sim::StepTime step_of(const sim::Scenario& scenario, std::string_view layout = "tp8,sp,mb1,zero1") {
-    sim::LayoutTables tables;
-    const auto parsed = sim::parse_layout(layout, "layout", tables);
-    EXPECT_TRUE(parsed) << sim::to_text(parsed.error());
-    const auto complete =
-        sim::complete_layout(*parsed, sim::device_count(scenario.cluster), "layout");
-    EXPECT_TRUE(complete) << sim::to_text(complete.error());
-    const auto evaluator = sim::Evaluator::make(scenario, tables);
-    EXPECT_TRUE(evaluator) << sim::to_text(evaluator.error());
-    sim::Workspace workspace;
-    return evaluator->estimate(*complete, workspace).time;
-}
-
-sim::Scenario llama_8b(sim::StackProfile stack = megatron_core_stack()) {
-    return scenario(llama_3_8b(), dgx_h100(2), job(8192, 64), std::move(stack));
+    return estimated(scenario, layout).time;
 }
 
 /// 8 s of products (10 %), 2 s of attention (20 %), 3 s of tensor-parallel traffic (links 20 %),

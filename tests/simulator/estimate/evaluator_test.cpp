@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/simulator/estimate/estimated.hpp"
 #include "tests/support/builders.hpp"
 
 namespace shardplan::test {
@@ -20,18 +21,11 @@ using sim::TimeKind;
 class Priced {
 public:
     Priced(const sim::Scenario& scenario, std::string_view layout) {
-        sim::LayoutTables tables;
-        const auto parsed = sim::parse_layout(layout, "layout", tables);
-        EXPECT_TRUE(parsed) << sim::to_text(parsed.error());
-        const auto complete =
-            sim::complete_layout(*parsed, sim::device_count(scenario.cluster), "layout");
-        EXPECT_TRUE(complete) << sim::to_text(complete.error());
-        layout_ = *complete;
-        auto made = sim::Evaluator::make(scenario, tables);
-        EXPECT_TRUE(made) << sim::to_text(made.error());
-        evaluator_ = std::make_unique<sim::Evaluator>(std::move(*made));
-        for (const sim::Refusal& refusal :
-             check_layout(evaluator_->scenario(), evaluator_->resolved(), layout_, tables)) {
+        Evaluated own = evaluated(scenario, layout);
+        layout_ = own.layout;
+        evaluator_ = std::make_unique<sim::Evaluator>(std::move(own.evaluator));
+        for (const sim::Refusal& refusal : check_layout(
+                 evaluator_->scenario(), evaluator_->resolved(), layout_, evaluator_->tables())) {
             ADD_FAILURE() << layout << " is refused: " << refusal.rule;
         }
         estimate_ = evaluator_->estimate(layout_, workspace_);
@@ -59,9 +53,6 @@ private:
 
 sim::Scenario llama_70b() {
     return scenario(llama_3_70b(), dgx_h100(64), job(8192, 1024), megatron_core_stack());
-}
-sim::Scenario llama_8b(sim::StackProfile stack = megatron_core_stack()) {
-    return scenario(llama_3_8b(), dgx_h100(2), job(8192, 64), std::move(stack));
 }
 sim::Scenario gpt3() {
     return scenario(gpt3_175b(), dgx_a100(128), job(2048, 1536), megatron_core_stack());
@@ -333,6 +324,32 @@ TEST(StepTime, GathersParametersForEveryMicroBatchUnderZero3) {
     Priced states(s, "mb1,zero1");
     // 2 bytes gathered and 4 reduced per parameter, once
     EXPECT_NEAR(dp_bytes(states), 15.0 / 16.0 * 6.0 * 8030261248.0, 1e6);
+}
+
+TEST(Links, AreToldOfEveryStageAndThoseAtTheEndsSendHalfTheMessages) {
+    sim::Scenario s = llama_8b(generic_stack());
+    s.model.embedding.tied = true;
+    const Priced p(s, "pp4,dp4,mb1");
+    std::vector<std::pair<std::int64_t, std::int64_t>> messages;
+    std::vector<double> sent(4, 0.0);
+    for (const sim::LinkLoad& link : p.estimate().links) {
+        if (link.dim == "pp") {
+            messages.emplace_back(link.first_stage, link.stages);
+            sent[static_cast<std::size_t>(link.first_stage)] = link.per_step.value();
+        }
+    }
+    EXPECT_EQ(messages,
+              (std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 1}, {1, 2}, {3, 1}}));
+    EXPECT_EQ(sent[1], 2.0 * sent[0]);
+    EXPECT_EQ(sent[1], 2.0 * sent[3]);
+    // first and last stage reduce a table more, and add it up between them
+    const std::vector<sim::LinkLoad>& links = p.estimate().links;
+    EXPECT_EQ("dp", links.back().dim);
+    EXPECT_EQ(3, links.back().first_stage);
+    EXPECT_NEAR(4.0 * 128256.0 * 4096.0, links.back().per_step.value(), 4.0 * 4096.0);
+    EXPECT_GT(most_sent(links, "dp"), links.back().per_step);
+    EXPECT_EQ(sim::Bytes(sent[1]), most_sent(links, "pp"));
+    EXPECT_EQ(sim::Bytes{}, most_sent(links, "cp"));
 }
 
 TEST(StepTime, CountsMessagesOfTensorParallelismByHand) {

@@ -232,11 +232,13 @@ TEST(StepTime, CutsMessagesBetweenStagesOverTensorParallelRanks) {
         const Prepared p{scenario(llama_3_8b(), dgx_h100(4), job(8192, 128), stack),
                          layout(4, 4, 2)};
         sim::StepScratch scratch;
-        return step_time(p.context(), p.layout(), p.parts(), runs_of(p.shapes()), {}, 64, scratch);
+        std::vector<sim::StageTraffic> traffic;
+        const sim::StepResult step = step_time(p.context(), p.layout(), p.parts(),
+                                               runs_of(p.shapes()), {}, 64, scratch, traffic);
+        return std::pair(traffic.front().message.bytes, step.exposed[sim::TimeKind::pp_comm]);
     };
-    EXPECT_DOUBLE_EQ(result(true).pp.bytes, result(false).pp.bytes / 4.0);
-    EXPECT_LT(result(true).exposed[sim::TimeKind::pp_comm],
-              result(false).exposed[sim::TimeKind::pp_comm]);
+    EXPECT_DOUBLE_EQ(result(true).first, result(false).first / 4.0);
+    EXPECT_LT(result(true).second, result(false).second);
 }
 
 TEST(StepTime, SendsHeadersAheadOfMessagesWhereTheStackDoes) {
@@ -246,8 +248,10 @@ TEST(StepTime, SendsHeadersAheadOfMessagesWhereTheStackDoes) {
         const Prepared p{scenario(llama_3_8b(), dgx_h100(4), job(8192, 128), stack),
                          layout(1, 4, 8)};
         sim::StepScratch scratch;
-        return step_time(p.context(), p.layout(), p.parts(), runs_of(p.shapes()), {}, 16, scratch)
-            .pp.seconds;
+        std::vector<sim::StageTraffic> traffic;
+        step_time(p.context(), p.layout(), p.parts(), runs_of(p.shapes()), {}, 16, scratch,
+                  traffic);
+        return traffic.front().message.seconds;
     };
     EXPECT_GT(seconds(1), seconds(0));
     EXPECT_NEAR(seconds(2) - seconds(1), seconds(1) - seconds(0), 1e-12);
@@ -293,6 +297,24 @@ TEST(StepTime, PredictionModulesRunABlockAndAHeadOnTheLastStage) {
     // the joints and the copy of the table, once
     EXPECT_NEAR(2.0 * with.parts().parameters[3].trained(),
                 2.0 * (2.0 * 4096.0 * 4096.0 + 2.0 * 4096.0) + 4096.0 + 128256.0 * 4096.0, 1.0);
+}
+
+TEST(StepTime, TrafficIsThatOfEveryStageNotOfTheSlowestAlone) {
+    sim::ModelSpec model = llama_3_8b();
+    model.embedding.tied = true;
+    const Layout l = layout(1, 4, 8);
+    const Prepared p{scenario(model, dgx_h100(4), job(8192, 128)), l};
+    sim::StepScratch scratch;
+    std::vector<sim::StageTraffic> traffic;
+    const auto runs = runs_of(p.shapes());
+    const auto step = step_time(p.context(), l, p.parts(), runs, {}, 16, scratch, traffic);
+    EXPECT_EQ(step, step_time(p.context(), l, p.parts(), runs, {}, 16, scratch));
+    ASSERT_EQ(3U, traffic.size());
+    // the unit of the head (its table and a norm) in four bytes an element, on both ends
+    EXPECT_DOUBLE_EQ(4.0 * (128256.0 + 1.0) * 4096.0, traffic[0].tied.bytes);
+    EXPECT_EQ(0.0, traffic[1].tied.bytes);
+    EXPECT_EQ(traffic[0].tied.bytes, traffic[2].tied.bytes);
+    EXPECT_GT(traffic[0].dp.bytes, traffic[1].dp.bytes);
 }
 
 TEST(StepTime, IsBoundByTheLongestStage) {

@@ -6,26 +6,14 @@
 #include <gtest/gtest.h>
 
 #include "simulator/estimate/evaluator.hpp"
+#include "tests/simulator/estimate/estimated.hpp"
 #include "tests/support/builders.hpp"
 
 namespace shardplan::test {
 namespace {
 
-sim::Scenario llama_8b(sim::StackProfile stack = megatron_core_stack()) {
-    return scenario(llama_3_8b(), dgx_h100(2), job(8192, 64), std::move(stack));
-}
-
 std::vector<sim::Warning> warnings_of(const sim::Scenario& scenario, std::string_view layout) {
-    sim::LayoutTables tables;
-    const auto parsed = sim::parse_layout(layout, "layout", tables);
-    EXPECT_TRUE(parsed) << sim::to_text(parsed.error());
-    const auto complete =
-        sim::complete_layout(*parsed, sim::device_count(scenario.cluster), "layout");
-    EXPECT_TRUE(complete) << sim::to_text(complete.error());
-    const auto evaluator = sim::Evaluator::make(scenario, tables);
-    EXPECT_TRUE(evaluator) << sim::to_text(evaluator.error());
-    sim::Workspace workspace;
-    return evaluator->estimate(*complete, workspace).warnings;
+    return estimated(scenario, layout).warnings;
 }
 
 /// The text of the only warning of an id; empty where there is none.

@@ -1,9 +1,16 @@
 #include "simulator/io/document.hpp"
 
+#include <cmath>
+#include <cstdio>
+
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "simulator/io/catalogue.hpp"
+#include "simulator/io/hash.hpp"
+#include "simulator/io/json.hpp"
 #include "tests/support/builders.hpp"
+#include "tests/support/measurements.hpp"
 
 namespace shardplan::sim {
 namespace {
@@ -36,6 +43,111 @@ TEST(Document, ComesBackEqualFromItsText) {
     const auto back = parse_document(write_document(document), "plan.json");
     ASSERT_TRUE(back) << to_text(back.error());
     EXPECT_EQ(*back, document);
+}
+
+Measurement run_of(const Document& document) {
+    return test::run_of_two(document.plans.front().layout);
+}
+
+Calibration calibration_named(const std::string& id, double value) {
+    Calibration out;
+    out.id = id;
+    out.machine = "here";
+    CalibrationEntry entry;
+    entry.path = "stack.time.launch";
+    entry.value = value;
+    entry.source = "a sweep";
+    out.entries = {entry};
+    return out;
+}
+
+/// A document in a file of its own.
+class DocumentFileTest : public ::testing::Test {
+protected:
+    void SetUp() override { ASSERT_TRUE(write_document_file(path_, document_)); }
+    void TearDown() override { std::remove(path_.c_str()); }
+
+    Document document_ = small_document();
+    std::string path_ = ::testing::TempDir() + "attached-" + std::to_string(::getpid()) + ".json";
+};
+
+TEST(Document, ComesBackEqualWithItsMeasurementsAndCalibrations) {
+    Document document = small_document();
+    document.measurements = {run_of(document), run_of(document)};
+    document.calibrations = {calibration_named("mine", 1e-6)};
+    const auto back = parse_document(write_document(document), "plan.json");
+    ASSERT_TRUE(back) << to_text(back.error());
+    EXPECT_EQ(*back, document);
+}
+
+TEST(Document, FromBeforeAFieldExistedIsStillRead) {
+    std::string text = with(write_document(small_document()), ",\n  \"measurements\": []", "");
+    const std::size_t at = text.find("\"hash\": \"") + 9;
+    text.erase(at, 16);
+    const auto json = JsonValue::parse(text, "old");
+    ASSERT_TRUE(json);
+    text.insert(at, content_hash(json->text())); // as the program then did
+    const auto back = parse_document(text, "plan.json");
+    ASSERT_TRUE(back) << to_text(back.error());
+    EXPECT_EQ(*back, small_document());
+    EXPECT_FALSE(parse_document(with(text, "fastest", "slowest"), "plan.json"));
+}
+
+TEST(Document, RunOfALayoutThatNoPlanHasIsRefused) {
+    Document document = small_document();
+    document.measurements = {run_of(document), test::run_of_two("tp8,dp1,mb1")};
+    const auto back = parse_document(write_document(document), "plan.json");
+    ASSERT_FALSE(back);
+    EXPECT_EQ(back.error().where, "plan.json: /measurements/1/layout");
+}
+
+TEST(Document, RunThatContradictsItselfIsRefusedByItsPlace) {
+    Document document = small_document();
+    document.measurements = {run_of(document)};
+    document.measurements[0].per_rank.pop_back();
+    const auto back = parse_document(write_document(document), "plan.json");
+    ASSERT_FALSE(back);
+    EXPECT_EQ(back.error().where, "plan.json: /measurements/0/per_rank");
+}
+
+TEST_F(DocumentFileTest, TakesRunsOneAfterTheOther) {
+    const Measurement run = run_of(document_);
+    ASSERT_FALSE(read_measurements_file(path_)) << "there is none yet";
+    ASSERT_TRUE(attach_to_document_file(path_, run));
+    ASSERT_TRUE(attach_to_document_file(path_, run));
+    const auto back = read_document_file(path_);
+    ASSERT_TRUE(back) << to_text(back.error());
+    EXPECT_EQ(back->scenario, document_.scenario);
+    EXPECT_EQ(back->measurements, (std::vector{run, run}));
+    const auto runs = read_measurements_file(path_);
+    ASSERT_TRUE(runs);
+    ASSERT_EQ(2U, runs->size());
+    EXPECT_EQ(path_, runs->front().plan) << "its plan is the file, whatever it was called then";
+}
+
+TEST_F(DocumentFileTest, StaysAsItWasWhereARunCannotBeReadAgain) {
+    Measurement run = run_of(document_);
+    run.steps[0].loss = std::nan("");
+    const auto attached = attach_to_document_file(path_, run);
+    ASSERT_FALSE(attached);
+    EXPECT_NE(attached.error().where.find("/measurements/0/steps/0/loss"), std::string::npos);
+    const auto back = read_document_file(path_);
+    ASSERT_TRUE(back);
+    EXPECT_EQ(*back, document_);
+}
+
+TEST_F(DocumentFileTest, TakesCalibrationsAndTheNewerOneOfAName) {
+    ASSERT_FALSE(read_calibration_file(path_)) << "there is none yet";
+    ASSERT_TRUE(attach_to_document_file(path_, calibration_named("mine", 1e-6)));
+    ASSERT_TRUE(attach_to_document_file(path_, calibration_named("other", 2e-6)));
+    ASSERT_TRUE(attach_to_document_file(path_, calibration_named("mine", 3e-6)));
+    const auto back = read_document_file(path_);
+    ASSERT_TRUE(back);
+    EXPECT_EQ(back->calibrations,
+              (std::vector{calibration_named("other", 2e-6), calibration_named("mine", 3e-6)}));
+    const auto last = read_calibration_file(path_);
+    ASSERT_TRUE(last);
+    EXPECT_EQ(*last, calibration_named("mine", 3e-6));
 }
 
 TEST(Document, ChangedByHandIsRefusedWithTheHashItShouldHave) {

@@ -47,6 +47,24 @@ TEST(LayoutSchedule, EveryPassHasATaskForTheEmbeddingEachBlockAndTheHead) {
     EXPECT_EQ(count(*schedule, TaskKind::receive), 4 * 6);
 }
 
+TEST(LayoutSchedule, StagesHandOverAsManyMessagesAsTheScheduleHasTasksToSend) {
+    for (const char* text : {"pp1,dp1,mb1", "pp2,dp1,mb1", "pp4,dp1,mb1,sched=gpipe",
+                             "pp4,dp2,mb1,sched=zb-h1", "pp2,v2,dp2,mb1", "pp4,v2,dp1,mb1",
+                             "pp4,v2,dp2,mb1,sched=zb-v", "pp4,v2,dp1,mb1,sched=dualpipe"}) {
+        const sim::ScheduleInput input = input_of(text, 8);
+        const auto schedule = sim::make_schedule(input);
+        ASSERT_TRUE(schedule) << text;
+        std::vector<std::int64_t> sent(static_cast<std::size_t>(input.shape.stages), 0);
+        for (std::size_t task = 0; task < schedule->size(); ++task) {
+            if (schedule->kind[task] == TaskKind::send) ++sent[schedule->stage[task]];
+        }
+        EXPECT_EQ(sent, messages_sent(input.shape)) << text;
+    }
+    // seven micro-batches, four of which run down and three up
+    sim::PipelineShape shape = input_of("pp4,v2,dp1,mb1,sched=dualpipe", 7).shape;
+    EXPECT_EQ((std::vector<std::int64_t>{7, 14, 14, 7}), messages_sent(shape));
+}
+
 TEST(LayoutSchedule, ReducesOncePerStepUntilGradientsAreSplitAndThenAfterEveryPass) {
     const auto reductions = [](const char* text) {
         return count(*sim::make_schedule(input_of(text, 4)), TaskKind::reduce_gradient);
