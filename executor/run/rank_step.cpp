@@ -85,9 +85,12 @@ Status RankTrainer<Scalar>::run_task(const StageTask& task, TrainStep& out) {
         span.bytes = messages_.bytes();
         span.group = sim::name_of(sim::Group::pp);
     }
+    memory_->take_most();
     span.begin = spans_.now();
     Status status = do_task(task, out);
     span.end = spans_.now();
+    span.most_held = memory_->take_most();
+    span.held = memory_->held();
     spans_.record(span);
     return status;
 }
