@@ -1,6 +1,8 @@
 #include "executor/kernels/memory_count.hpp"
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace shardplan::exec {
 
@@ -14,8 +16,14 @@ std::int64_t total(const MemoryCount::ByKind& bytes) {
 
 void MemoryCount::note() {
     ByKind& peak = peaks_[static_cast<std::size_t>(phase_)];
-    if (total(now_) > total(peak)) peak = now_;
+    const std::int64_t all = held();
+    most_ = std::max(most_, all);
+    if (all > total(peak)) peak = now_;
 }
+
+std::int64_t MemoryCount::held() const { return total(now_); }
+
+std::int64_t MemoryCount::take_most() { return std::exchange(most_, held()); }
 
 void MemoryCount::add(sim::TensorKind kind, std::int64_t bytes) {
     now_[index(kind)] += bytes;

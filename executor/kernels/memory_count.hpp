@@ -29,6 +29,9 @@ public:
     /// The phase whose peak is largest.
     [[nodiscard]] sim::Phase peak_phase() const;
     void restart_peaks();
+    /// All kinds together: now, and the most since the last call.
+    [[nodiscard]] std::int64_t held() const;
+    std::int64_t take_most();
 
     [[nodiscard]] std::int64_t off_device(sim::Tier tier) const {
         return off_device_[static_cast<std::size_t>(tier)];
@@ -42,6 +45,7 @@ private:
     std::array<ByKind, sim::phase_count> peaks_{};
     std::array<std::int64_t, sim::tier_count> off_device_{};
     sim::Phase phase_ = sim::Phase::init;
+    std::int64_t most_ = 0; ///< since `take_most`
 };
 
 } // namespace shardplan::exec

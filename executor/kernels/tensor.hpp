@@ -68,6 +68,19 @@ public:
         if (packed_.held()) return {*arena_, packed_.data(), packed_.size()};
         return Reading<Scalar>(values_.data());
     }
+    /// What another place has held as it is stored comes here, or goes there, without a copy.
+    void take(Arena& arena, Storage storage, Scratch<Scalar> values, Scratch<Bf16> packed) {
+        arena_ = &arena;
+        storage_ = storage;
+        values_ = std::move(values);
+        packed_ = std::move(packed);
+        values_.count_as(sim::TensorKind::activations);
+        packed_.count_as(sim::TensorKind::activations);
+    }
+    void give(Scratch<Scalar>& values, Scratch<Bf16>& packed) {
+        values = std::move(values_);
+        packed = std::move(packed_);
+    }
     /// In 16 bits, or null.
     [[nodiscard]] const Bf16* packed() const { return packed_.held() ? packed_.data() : nullptr; }
     [[nodiscard]] bool held() const { return values_.held() || packed_.held(); }

@@ -1,6 +1,7 @@
 #include "executor/model/block.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace shardplan::exec {
 
@@ -174,23 +175,18 @@ template <class Scalar>
 void Block<Scalar>::ffn_backward(BlockState<Scalar>& s, Scalar* gradient,
                                  DeferredWeights<Scalar>* deferred) const {
     const ActivationShape shape = activation_shape(rows_.all);
+    Scratch<Scalar> dactivated(*work_.arena, rows_.all * shape.width);
+    sum_backward(down_map(), s.activated, gradient, dactivated.data(), deferred);
+    settle(s.activated, deferred);
     Scratch<Scalar> dup(*work_.arena, rows_.all * shape.width * (shape.gated ? 2 : 1));
-    {
-        const Reading<Scalar> dy = gathered_gradient(gradient);
-        Scratch<Scalar> dactivated(*work_.arena, rows_.all * shape.width);
-        work_.kernels->product(ProductForm::nn, {rows_.all, shape.width, hidden_}, dy,
-                               weights(p_.down), dactivated.data(), false);
-        finish_backward(
-            down_map(), {}, s.activated,
-            {static_cast<const Scalar*>(dy), static_cast<std::size_t>(rows_.all * hidden_)},
-            deferred);
-        work_.kernels->activation_backward(shape, s.up.read(), dactivated.data(), dup.data());
-        s.up.release();
-    }
+    work_.kernels->activation_backward(shape, s.up.read(), dactivated.data(), dup.data());
+    s.up.release();
+    dactivated.release();
     Scratch<Scalar> dnormed(*work_.arena, rows_.own * hidden_);
-    map_backward(up_map(), s.ffn_normed, {dup.data(), static_cast<std::size_t>(dup.size())},
-                 dnormed.data(), deferred);
+    map_backward(up_map(), s.ffn_normed, std::move(dup), dnormed.data(), deferred);
     norm_backward(p_.ffn_scale, p_.ffn_shift, s.middle, s.ffn_stats, dnormed.data(), gradient);
+    s.middle.release();
+    s.ffn_stats.release();
 }
 
 /// From the gradient of what attention gave to that of queries, keys and values before rotation.
@@ -202,36 +198,33 @@ void Block<Scalar>::core_backward(BlockState<Scalar>& s, Scratch<Scalar>& datten
         return;
     }
     Scratch<Scalar> dout(*work_.arena, rows_.all * q_width_);
-    Scratch<Scalar> dwhole(*work_.arena, rows_.all * qkv_width_);
     attention_.to_heads(attention_.out_sections(), dattended.data(), dout.data());
     dattended.release();
+    Scratch<Scalar> dwhole(*work_.arena, rows_.all * qkv_width_);
     attention_.backward(s.qkv.read(), s.attended_heads.read(), s.lse.read(), dout.data(),
                         dwhole.data());
+    dout.release();
     attention_.to_tokens(attention_.qkv_sections(), dwhole.data(), dqkv);
 }
 
 template <class Scalar>
 void Block<Scalar>::attention_backward(BlockState<Scalar>& s, Scalar* gradient,
                                        DeferredWeights<Scalar>* deferred) const {
+    if (recompute_ == Recompute::selective) attend(s);
+    Scratch<Scalar> dattended(*work_.arena, rows_.all * q_width_);
+    sum_backward(attention_out_map(), s.attended, gradient, dattended.data(), deferred);
+    // the kernel's backward pass needs what it gave, unless that was exchanged before the map
+    if (attention_.exchanges_heads()) settle(s.attended, deferred);
     Scratch<Scalar> dqkv(*work_.arena, rows_.all * qkv_width_);
-    {
-        const Reading<Scalar> dy = gathered_gradient(gradient);
-        Scratch<Scalar> dattended(*work_.arena, rows_.all * q_width_);
-        work_.kernels->product(ProductForm::nn, {rows_.all, q_width_, hidden_}, dy,
-                               weights(p_.attention_out), dattended.data(), false);
-        // the values are needed once more after the map that took them in
-        core_backward(s, dattended, dqkv.data());
-        finish_backward(
-            attention_out_map(), {}, s.attended,
-            {static_cast<const Scalar*>(dy), static_cast<std::size_t>(rows_.all * hidden_)},
-            deferred);
-    }
+    core_backward(s, dattended, dqkv.data());
+    if (!attention_.exchanges_heads()) settle(s.attended, deferred);
+    dattended.release();
     s.qkv.release();
+    s.lse.release();
     s.attended_heads.release();
     if (kind_.attention.rope_dim > 0) work_.kernels->rotate(rotary_shape(), true, dqkv.data());
     Scratch<Scalar> dnormed(*work_.arena, rows_.own * hidden_);
-    map_backward(qkv_map(), s.attention_normed,
-                 {dqkv.data(), static_cast<std::size_t>(dqkv.size())}, dnormed.data(), deferred);
+    map_backward(qkv_map(), s.attention_normed, std::move(dqkv), dnormed.data(), deferred);
     norm_backward(p_.attention_scale, p_.attention_shift, s.input, s.attention_stats,
                   dnormed.data(), gradient);
 }
@@ -239,13 +232,9 @@ void Block<Scalar>::attention_backward(BlockState<Scalar>& s, Scalar* gradient,
 template <class Scalar>
 void Block<Scalar>::backward(BlockState<Scalar>& s, Scalar* gradient, double balance_factor,
                              DeferredWeights<Scalar>* deferred) const {
-    if (!work_.links->failed()) {
-        if (recompute_ == Recompute::full) {
-            attention_half(s);
-            ffn_inner(s);
-        } else if (recompute_ == Recompute::selective) {
-            attend(s);
-        }
+    if (!work_.links->failed() && recompute_ == Recompute::full) {
+        attention_half(s);
+        ffn_inner(s);
     }
     if (!work_.links->failed()) {
         if (routes()) {

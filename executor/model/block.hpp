@@ -133,13 +133,20 @@ private:
     void sum_forward(const Map& map, const Scalar* x, const Scalar* residual, Scalar* y) const;
     /// The gradient of the input. Those of weight and bias are added up, or left in `deferred` with
     /// `x`, which is released otherwise. Of a map with split outputs, or a whole one.
-    void map_backward(const Map& map, Tensor<Scalar>& x, std::span<const Scalar> dy, Scalar* dx,
+    void map_backward(const Map& map, Tensor<Scalar>& x, Scratch<Scalar> dy, Scalar* dx,
                       DeferredWeights<Scalar>* deferred) const;
-    /// The gradient of all rows from that of the rank's.
-    [[nodiscard]] Reading<Scalar> gathered_gradient(const Scalar* gradient) const;
-    /// What is left after the gradient of the input: gradients of weight and bias now, or later.
-    void finish_backward(const Map& map, const std::vector<Index>& offsets, Tensor<Scalar>& x,
+    /// The same of a map with split inputs, from the gradient of the rank's rows; `x` is left to
+    /// `settle`.
+    void sum_backward(const Map& map, const Tensor<Scalar>& x, const Scalar* gradient, Scalar* dx,
+                      DeferredWeights<Scalar>* deferred) const;
+    /// What is left after the gradient of the input: gradients of weight and bias now, or later, for
+    /// which `dy` is moved or copied. `x` is left to `settle`.
+    void finish_backward(const Map& map, const std::vector<Index>& offsets, const Tensor<Scalar>& x,
+                         Scratch<Scalar> dy, DeferredWeights<Scalar>* deferred) const;
+    void finish_backward(const Map& map, const std::vector<Index>& offsets, const Tensor<Scalar>& x,
                          std::span<const Scalar> dy, DeferredWeights<Scalar>* deferred) const;
+    /// `x` goes to the map that has been left last, or away.
+    void settle(Tensor<Scalar>& x, DeferredWeights<Scalar>* deferred) const;
     void weight_gradient(const Map& map, const std::vector<Index>& offsets, const Tensor<Scalar>& x,
                          std::span<const Scalar> dy) const;
     void norm_forward(Number scale, Number shift, const Tensor<Scalar>& x, Tensor<Scalar>& stats,

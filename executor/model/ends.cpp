@@ -26,7 +26,8 @@ void Model<Scalar>::embed(std::span<const Token> tokens, Pass<Scalar>& pass) con
     const auto& table = parameters_.table();
     const auto chunk = std::find_if(share_.chunks.begin(), share_.chunks.end(),
                                     [](const ChunkShare& c) { return c.embeds; });
-    Scalar* out = begin(chunk - share_.chunks.begin(), pass);
+    Tensor<Scalar>& embedded = begin(chunk - share_.chunks.begin(), pass);
+    Scalar* out = embedded.write(arena_, options_.storage, boundary());
     const std::vector<Token> own = rows_.pick(tokens, options_.sequence);
     const EmbedShape part = table_part(*table.token_table);
     const Reading<Scalar> words = read(table.token_table);
@@ -42,7 +43,7 @@ void Model<Scalar>::embed(std::span<const Token> tokens, Pass<Scalar>& pass) con
         kernels_->embed(table_part(*table.position_table), own_positions(),
                         read(table.position_table), out, true);
     }
-    begun(pass);
+    embedded.seal();
 }
 
 template <class Scalar>

@@ -125,10 +125,11 @@ void ExpertExchange<Scalar>::to_experts(const ExpertWay& way, Index width, const
 }
 
 template <class Scalar>
-void ExpertExchange<Scalar>::from_experts(const ExpertWay& way, Index width, const Scalar* rows,
+void ExpertExchange<Scalar>::from_experts(const ExpertWay& way, Index width, Scratch<Scalar> rows,
                                           Scalar* sorted) const {
     Scratch<Scalar> going(*arena_, way.rows * width);
-    kernels_->move_rows(way.rows, width, way.back.data(), rows, going.data());
+    kernels_->move_rows(way.rows, width, way.back.data(), rows.data(), going.data());
+    rows.release();
     if (gathers_) links_->sum_parts(sim::Group::etp, going.data(), elements(way.gathered, width));
     const Scalar* own = going.data() + first_own(way) * width;
     if (ep_.parts > 1) {

@@ -32,7 +32,9 @@ public:
     [[nodiscard]] ExpertWay way(const std::vector<Index>& offsets) const;
     /// From rows of `width` in the order of all experts to rows in the order of this rank's.
     void to_experts(const ExpertWay& way, Index width, const Scalar* sorted, Scalar* rows) const;
-    void from_experts(const ExpertWay& way, Index width, const Scalar* rows, Scalar* sorted) const;
+    /// And back; `rows` are given back on the way.
+    void from_experts(const ExpertWay& way, Index width, Scratch<Scalar> rows,
+                      Scalar* sorted) const;
 
     /// Whether any row may change its rank.
     [[nodiscard]] bool moves() const { return ep_.parts > 1 || gathers_; }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "executor/model/block.hpp"
 
@@ -92,7 +93,7 @@ Scratch<Scalar> Block<Scalar>::expert_outputs(BlockState<Scalar>& s) const {
                                    s.activated.read(), weights(p_.down), computed.data(), false);
     if (!exchange_.moves()) return computed;
     Scratch<Scalar> back(*work_.arena, sent * hidden_);
-    exchange_.from_experts(s.way, hidden_, computed.data(), back.data());
+    exchange_.from_experts(s.way, hidden_, std::move(computed), back.data());
     return back;
 }
 
@@ -149,34 +150,33 @@ void Block<Scalar>::expert_maps_backward(BlockState<Scalar>& s, Scratch<Scalar>&
     }
     Scalar* dy = exchange_.moves() ? come.data() : drows.data();
     const Scalar* w = exchange_.moves() ? come_factors.data() : factors.data();
-    const auto span_of = [](const Scalar* data, Index count) {
-        return std::span<const Scalar>(data, static_cast<std::size_t>(count));
-    };
     Scratch<Scalar> dfactors(arena, active.rows);
-    {
-        Scratch<Scalar> dactivated(arena, active.rows * active.width);
-        Scratch<Scalar> dup(arena, active.rows * up_width);
-        run.grouped_product(ProductForm::nn, s.way.offsets, {0, active.width, hidden_}, dy,
-                            weights(p_.down), dactivated.data(), false);
-        run.row_products(active.rows, active.width, dactivated.data(), s.activated.read(),
-                         dfactors.data());
-        run.scale_rows(active.rows, active.width, w, dactivated.data());
-        run.scale_rows(active.rows, hidden_, w, dy);
-        finish_backward({p_.down, std::nullopt}, s.way.offsets, s.activated,
-                        span_of(dy, active.rows * hidden_), deferred);
-        run.activation_backward(active, s.up.read(), dactivated.data(), dup.data());
-        run.grouped_product(ProductForm::nn, s.way.offsets, {0, hidden_, up_width}, dup.data(),
-                            weights(p_.up), dy, false);
-        finish_backward({p_.up, std::nullopt}, s.way.offsets, s.sorted,
-                        span_of(dup.data(), dup.size()), deferred);
-    }
-    if (exchange_.moves()) {
-        exchange_.from_experts(s.way, hidden_, dy, drows.data());
-        exchange_.from_experts(s.way, 1, dfactors.data(), factors.data());
+    Scratch<Scalar> dactivated(arena, active.rows * active.width);
+    run.grouped_product(ProductForm::nn, s.way.offsets, {0, active.width, hidden_}, dy,
+                        weights(p_.down), dactivated.data(), false);
+    run.row_products(active.rows, active.width, dactivated.data(), s.activated.read(),
+                     dfactors.data());
+    run.scale_rows(active.rows, active.width, w, dactivated.data());
+    run.scale_rows(active.rows, hidden_, w, dy);
+    finish_backward({p_.down, std::nullopt}, s.way.offsets, s.activated,
+                    {dy, static_cast<std::size_t>(active.rows * hidden_)}, deferred);
+    settle(s.activated, deferred);
+    Scratch<Scalar> dup(arena, active.rows * up_width);
+    run.activation_backward(active, s.up.read(), dactivated.data(), dup.data());
+    s.up.release();
+    dactivated.release();
+    run.grouped_product(ProductForm::nn, s.way.offsets, {0, hidden_, up_width}, dup.data(),
+                        weights(p_.up), dy, false);
+    finish_backward({p_.up, std::nullopt}, s.way.offsets, s.sorted, std::move(dup), deferred);
+    settle(s.sorted, deferred);
+    const bool moves = exchange_.moves();
+    if (moves) {
+        exchange_.from_experts(s.way, hidden_, std::move(come), drows.data());
+        exchange_.from_experts(s.way, 1, std::move(dfactors), factors.data());
     }
     std::fill_n(dweights, choices, Scalar(0));
     run.dispatch_backward({choices, 0, 1}, 1, sent_routing(s),
-                          exchange_.moves() ? factors.data() : dfactors.data(), dweights);
+                          moves ? factors.data() : dfactors.data(), dweights);
 }
 
 /// Adds the gradients of sent rows to those of the normed vectors.
@@ -224,12 +224,16 @@ void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient, do
     Scratch<Scalar> dlogits(arena, shape.rows * shape.experts);
     run.route_backward(shape, s.probabilities.read(), s.weights.read(), s.expert.data(),
                        dweights.data(), slopes.data(), dlogits.data());
+    s.probabilities.release();
+    s.weights.release();
+    dweights.release();
     Scratch<Scalar> dnormed(arena, rows_.own * hidden_);
-    map_backward(router_map(), s.ffn_normed,
-                 {dlogits.data(), static_cast<std::size_t>(dlogits.size())}, dnormed.data(),
-                 deferred);
+    map_backward(router_map(), s.ffn_normed, std::move(dlogits), dnormed.data(), deferred);
     dispatch_backward(s, drows.data(), dnormed.data());
+    drows.release();
     norm_backward(p_.ffn_scale, p_.ffn_shift, s.middle, s.ffn_stats, dnormed.data(), gradient);
+    s.middle.release();
+    s.ffn_stats.release();
 }
 
 #define SHARDPLAN_INSTANTIATE(S)                                                      \

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "executor/model/block.hpp"
 
@@ -53,8 +54,8 @@ void Block<Scalar>::sum_forward(const Map& map, const Scalar* x, const Scalar* r
 }
 
 template <class Scalar>
-void Block<Scalar>::map_backward(const Map& map, Tensor<Scalar>& x, std::span<const Scalar> dy,
-                                 Scalar* dx, DeferredWeights<Scalar>* deferred) const {
+void Block<Scalar>::map_backward(const Map& map, Tensor<Scalar>& x, Scratch<Scalar> dy, Scalar* dx,
+                                 DeferredWeights<Scalar>* deferred) const {
     const Parameter& w = work_.parameters->table()[map.weight];
     const bool split = map.split == MapSplit::outputs && tp_.parts > 1;
     const Index rows = map.split == MapSplit::outputs ? rows_.all : rows_.own;
@@ -68,29 +69,58 @@ void Block<Scalar>::map_backward(const Map& map, Tensor<Scalar>& x, std::span<co
         work_.kernels->product(ProductForm::nn, shape, dy.data(), weights(map.weight), dx, false);
         if (split) work_.links->all_reduce(sim::Group::tp, dx, rows * w.columns);
     }
-    finish_backward(map, {}, x, dy, deferred);
+    finish_backward(map, {}, x, std::move(dy), deferred);
+    settle(x, deferred);
 }
 
 template <class Scalar>
-Reading<Scalar> Block<Scalar>::gathered_gradient(const Scalar* gradient) const {
-    if (!work_.links->share().sp) return Reading<Scalar>(gradient);
-    Scratch<Scalar> all(*work_.arena, rows_.all * hidden_);
-    work_.links->all_gather(sim::Group::tp, gradient, rows_.own * hidden_, all.data());
-    return Reading<Scalar>(std::move(all));
+void Block<Scalar>::sum_backward(const Map& map, const Tensor<Scalar>& x, const Scalar* gradient,
+                                 Scalar* dx, DeferredWeights<Scalar>* deferred) const {
+    const Index width = work_.parameters->table()[map.weight].columns;
+    const ProductShape shape{rows_.all, width, hidden_};
+    if (!work_.links->share().sp) {
+        work_.kernels->product(ProductForm::nn, shape, gradient, weights(map.weight), dx, false);
+        finish_backward(map, {}, x, {gradient, static_cast<std::size_t>(rows_.all * hidden_)},
+                        deferred);
+        return;
+    }
+    Scratch<Scalar> dy(*work_.arena, rows_.all * hidden_);
+    work_.links->all_gather(sim::Group::tp, gradient, rows_.own * hidden_, dy.data());
+    work_.kernels->product(ProductForm::nn, shape, dy.data(), weights(map.weight), dx, false);
+    finish_backward(map, {}, x, std::move(dy), deferred);
 }
 
 template <class Scalar>
 void Block<Scalar>::finish_backward(const Map& map, const std::vector<Index>& offsets,
-                                    Tensor<Scalar>& x, std::span<const Scalar> dy,
+                                    const Tensor<Scalar>& x, Scratch<Scalar> dy,
+                                    DeferredWeights<Scalar>* deferred) const {
+    if (deferred != nullptr) {
+        deferred->push_back({map.weight, map.bias, map.split, offsets, {}, std::move(dy)});
+        return;
+    }
+    weight_gradient(map, offsets, x, {dy.data(), static_cast<std::size_t>(dy.size())});
+}
+
+template <class Scalar>
+void Block<Scalar>::finish_backward(const Map& map, const std::vector<Index>& offsets,
+                                    const Tensor<Scalar>& x, std::span<const Scalar> dy,
                                     DeferredWeights<Scalar>* deferred) const {
     if (deferred == nullptr) {
         weight_gradient(map, offsets, x, dy);
-        x.release();
         return;
     }
     Scratch<Scalar> kept(*work_.arena, static_cast<Index>(dy.size()));
     std::copy(dy.begin(), dy.end(), kept.data());
-    deferred->push_back({map.weight, map.bias, map.split, offsets, std::move(x), std::move(kept)});
+    finish_backward(map, offsets, x, std::move(kept), deferred);
+}
+
+template <class Scalar>
+void Block<Scalar>::settle(Tensor<Scalar>& x, DeferredWeights<Scalar>* deferred) const {
+    if (deferred != nullptr) {
+        deferred->back().x = std::move(x);
+    } else {
+        x.release();
+    }
 }
 
 template <class Scalar>
@@ -123,6 +153,7 @@ void Block<Scalar>::weight_gradients(DeferredWeights<Scalar>& deferred) const {
     for (WeightWork<Scalar>& w : deferred) {
         weight_gradient({w.weight, w.bias, w.split}, w.offsets, w.x,
                         {w.dy.data(), static_cast<std::size_t>(w.dy.size())});
+        w = {};
     }
     deferred.clear();
 }
@@ -152,11 +183,17 @@ void Block<Scalar>::norm_backward(Number scale, Number shift, const Tensor<Scala
     template void Block<S>::linear(Index, Number, Index, const S*, const S*, S*) const;            \
     template void Block<S>::map_forward(const Map&, const Tensor<S>&, S*) const;                   \
     template void Block<S>::sum_forward(const Map&, const S*, const S*, S*) const;                 \
-    template void Block<S>::map_backward(const Map&, Tensor<S>&, std::span<const S>, S*,           \
+    template void Block<S>::map_backward(const Map&, Tensor<S>&, Scratch<S>, S*,                   \
                                          DeferredWeights<S>*) const;                               \
-    template Reading<S> Block<S>::gathered_gradient(const S*) const;                               \
-    template void Block<S>::finish_backward(const Map&, const std::vector<Index>&, Tensor<S>&,     \
-                                            std::span<const S>, DeferredWeights<S>*) const;        \
+    template void Block<S>::sum_backward(const Map&, const Tensor<S>&, const S*, S*,               \
+                                         DeferredWeights<S>*) const;                               \
+    template void Block<S>::finish_backward(const Map&, const std::vector<Index>&,                 \
+                                            const Tensor<S>&, Scratch<S>, DeferredWeights<S>*)     \
+        const;                                                                                     \
+    template void Block<S>::finish_backward(const Map&, const std::vector<Index>&,                 \
+                                            const Tensor<S>&, std::span<const S>,                  \
+                                            DeferredWeights<S>*) const;                            \
+    template void Block<S>::settle(Tensor<S>&, DeferredWeights<S>*) const;                         \
     template void Block<S>::weight_gradient(const Map&, const std::vector<Index>&,                 \
                                             const Tensor<S>&, std::span<const S>) const;           \
     template void Block<S>::weight_gradients(DeferredWeights<S>&) const;                           \

@@ -144,16 +144,11 @@ Tensor<Scalar>& Model<Scalar>::input_after(Index block, Pass<Scalar>& pass) cons
 }
 
 template <class Scalar>
-Scalar* Model<Scalar>::begin(Index chunk, Pass<Scalar>& pass) const {
+Tensor<Scalar>& Model<Scalar>::begin(Index chunk, Pass<Scalar>& pass) const {
     pass.chunk = chunk;
     pass.blocks.resize(
         static_cast<std::size_t>(share_.chunks[static_cast<std::size_t>(chunk)].count));
-    return input_after(-1, pass).write(arena_, options_.storage, boundary());
-}
-
-template <class Scalar>
-void Model<Scalar>::begun(Pass<Scalar>& pass) const {
-    input_after(-1, pass).seal();
+    return input_after(-1, pass);
 }
 
 template <class Scalar>

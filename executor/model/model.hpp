@@ -76,15 +76,10 @@ public:
     // counted from the first of the pass's chunk.
     /// A pass begins in a chunk that embeds.
     void embed(std::span<const Token> tokens, Pass<Scalar>& pass) const;
-    /// Or with what another chunk has handed on: `boundary()` values that the caller writes, then
-    /// `begun`.
-    Scalar* begin(Index chunk, Pass<Scalar>& pass) const;
-    void begun(Pass<Scalar>& pass) const;
+    /// Or with what another chunk has handed on: the pass's input, of `boundary()` values, which the
+    /// caller fills.
+    Tensor<Scalar>& begin(Index chunk, Pass<Scalar>& pass) const;
     void forward(Index block, Pass<Scalar>& pass, bool keep) const;
-    /// What the chunk hands on.
-    [[nodiscard]] Reading<Scalar> handed_on(const Pass<Scalar>& pass) const {
-        return pass.output.read();
-    }
     /// Loss of the whole micro-batch, and unless null the gradient of the last block's output.
     double head(std::span<const Token> targets, Pass<Scalar>& pass, double factor,
                 Scalar* gradient) const;

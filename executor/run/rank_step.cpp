@@ -32,11 +32,16 @@ Result<TrainStep> RankTrainer<Scalar>::run_step() {
     done_.assign(schedule_.size(), false);
     gathers_started_ = 0;
     reduced_ = false;
+    memory_->enter(sim::Phase::forward); // what is gathered and posted ahead belongs to it
     if (auto s = load_samples(); !s) return std::move(s).error();
     if (auto s = messages_.start_step(); !s) return std::move(s).error();
     for (const StageTask& task : program_) {
         if (auto s = messages_.progress(); !s) return std::move(s).error();
-        if (auto s = start_ready_gathers(); !s) return std::move(s).error();
+        // what has been used gives way to what is gathered next
+        const bool makes_room = schedule_.kind[task.id] == sim::TaskKind::release;
+        if (!makes_room) {
+            if (auto s = start_ready_gathers(); !s) return std::move(s).error();
+        }
         if (auto s = run_task(task, out); !s) return std::move(s).error();
         done_[task.id] = true;
     }
@@ -80,9 +85,12 @@ Status RankTrainer<Scalar>::run_task(const StageTask& task, TrainStep& out) {
         span.bytes = messages_.bytes();
         span.group = sim::name_of(sim::Group::pp);
     }
+    memory_->take_most();
     span.begin = spans_.now();
     Status status = do_task(task, out);
     span.end = spans_.now();
+    span.most_held = memory_->take_most();
+    span.held = memory_->held();
     spans_.record(span);
     return status;
 }

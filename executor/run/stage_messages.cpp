@@ -70,13 +70,9 @@ Status StageMessages<Scalar>::receive(const StageTask& task) {
     const Index chunk = schedule_->chunk[task.id];
     const Index micro_batch = schedule_->micro_batch[task.id];
     if (schedule_->pass[task.id] == sim::PassKind::forward) {
-        Scalar* to = passes_->enter(chunk, micro_batch);
-        if (packs()) {
-            unpack(m.packed.data(), count(), to);
-        } else {
-            std::copy_n(m.values.data(), count(), to);
-        }
-        passes_->entered(chunk, micro_batch);
+        passes_->input(chunk, micro_batch)
+            .take(model_->arena(), model_->options().storage, std::move(m.values),
+                  std::move(m.packed));
     } else {
         Scratch<Scalar>& gradient = passes_->gradient(chunk, micro_batch);
         if (packs()) {
@@ -96,27 +92,18 @@ Status StageMessages<Scalar>::send(const StageTask& task) {
     Message& m = going_.emplace_back();
     const Index chunk = schedule_->chunk[task.id];
     const Index micro_batch = schedule_->micro_batch[task.id];
-    const bool forward = schedule_->pass[task.id] == sim::PassKind::forward;
-    const auto keep = [&](const Scalar* values) {
-        if (packs()) {
-            m.packed = Scratch<Bf16>(model_->arena(), count(), sim::TensorKind::messages);
-            pack(values, count(), m.packed.data());
-        } else {
-            m.values = Scratch<Scalar>(model_->arena(), count(), sim::TensorKind::messages);
-            std::copy_n(values, count(), m.values.data());
-        }
-    };
-    if (forward) {
-        keep(passes_->leave(chunk, micro_batch));
-        passes_->left(chunk, micro_batch);
+    if (schedule_->pass[task.id] == sim::PassKind::forward) {
+        passes_->output(chunk, micro_batch).give(m.values, m.packed);
     } else if (packs()) {
         Scratch<Scalar>& gradient = passes_->gradient(chunk, micro_batch);
-        keep(gradient.data());
+        m.packed = Scratch<Bf16>(model_->arena(), count());
+        pack(gradient.data(), count(), m.packed.data());
         gradient.release();
     } else {
         m.values = std::move(passes_->gradient(chunk, micro_batch));
-        m.values.count_as(sim::TensorKind::messages);
     }
+    m.values.count_as(sim::TensorKind::messages);
+    m.packed.count_as(sim::TensorKind::messages);
     auto request = stages_->start_send(view_of(m), task.peer, task.tag);
     if (!request) return std::move(request).error();
     m.request = std::move(*request);
@@ -132,10 +119,7 @@ void StageMessages<Scalar>::hand_over(const StageTask& task) {
         passes_->gradient(to, micro_batch) = std::move(passes_->gradient(from, micro_batch));
         return;
     }
-    Scalar* values = passes_->enter(to, micro_batch);
-    std::copy_n(static_cast<const Scalar*>(passes_->leave(from, micro_batch)), count(), values);
-    passes_->left(from, micro_batch);
-    passes_->entered(to, micro_batch);
+    passes_->input(to, micro_batch) = std::move(passes_->output(from, micro_batch));
 }
 
 template <class Scalar>

@@ -35,11 +35,6 @@ template <class Scalar>
 typename StagePasses<Scalar>::Flight& StagePasses<Scalar>::flight(Index chunk, Index micro_batch) {
     return flights_[static_cast<std::size_t>(chunk * micro_batches_ + micro_batch)];
 }
-template <class Scalar>
-const typename StagePasses<Scalar>::Flight& StagePasses<Scalar>::flight(Index chunk,
-                                                                        Index micro_batch) const {
-    return flights_[static_cast<std::size_t>(chunk * micro_batches_ + micro_batch)];
-}
 
 template <class Scalar>
 void StagePasses<Scalar>::forward(Index chunk, Index unit, Index micro_batch) {
@@ -86,20 +81,12 @@ void StagePasses<Scalar>::weight(Index chunk, Index unit, Index micro_batch) {
 }
 
 template <class Scalar>
-Scalar* StagePasses<Scalar>::enter(Index chunk, Index micro_batch) {
+Tensor<Scalar>& StagePasses<Scalar>::input(Index chunk, Index micro_batch) {
     return model_->begin(chunk, flight(chunk, micro_batch).pass);
 }
 template <class Scalar>
-void StagePasses<Scalar>::entered(Index chunk, Index micro_batch) {
-    model_->begun(flight(chunk, micro_batch).pass);
-}
-template <class Scalar>
-Reading<Scalar> StagePasses<Scalar>::leave(Index chunk, Index micro_batch) const {
-    return model_->handed_on(flight(chunk, micro_batch).pass);
-}
-template <class Scalar>
-void StagePasses<Scalar>::left(Index chunk, Index micro_batch) {
-    flight(chunk, micro_batch).pass.output.release();
+Tensor<Scalar>& StagePasses<Scalar>::output(Index chunk, Index micro_batch) {
+    return flight(chunk, micro_batch).pass.output;
 }
 template <class Scalar>
 Scratch<Scalar>& StagePasses<Scalar>::gradient(Index chunk, Index micro_batch) {

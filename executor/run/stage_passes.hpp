@@ -31,12 +31,10 @@ public:
     void backward(Index chunk, Index unit, Index micro_batch);
     void weight(Index chunk, Index unit, Index micro_batch);
 
-    /// `boundary()` values of a chunk's input, written by the caller, who then calls `entered`.
-    Scalar* enter(Index chunk, Index micro_batch);
-    void entered(Index chunk, Index micro_batch);
-    /// A chunk's output; dropped by `left`.
-    [[nodiscard]] Reading<Scalar> leave(Index chunk, Index micro_batch) const;
-    void left(Index chunk, Index micro_batch);
+    /// `boundary()` values of a chunk's input, for the caller to fill before the forward pass, and
+    /// of its output, for the caller to take afterwards.
+    Tensor<Scalar>& input(Index chunk, Index micro_batch);
+    Tensor<Scalar>& output(Index chunk, Index micro_batch);
     /// `boundary()` values of the gradient of a chunk's output when its backward pass begins, of
     /// its input when it ends.
     Scratch<Scalar>& gradient(Index chunk, Index micro_batch);
@@ -48,7 +46,6 @@ private:
         std::vector<DeferredWeights<Scalar>> deferred; ///< by unit
     };
     Flight& flight(Index chunk, Index micro_batch);
-    [[nodiscard]] const Flight& flight(Index chunk, Index micro_batch) const;
     [[nodiscard]] const ChunkShare& share(Index chunk) const {
         return model_->share().chunks[static_cast<std::size_t>(chunk)];
     }

@@ -216,6 +216,31 @@ double StepSpans::communication() const {
     return sum / length;
 }
 
+namespace {
+
+/// What the rank holds over the step: tasks that follow one another, each with the most it needs.
+sim::Counter memory_of(const std::vector<RunSpan>& spans, std::int64_t stage, double begin) {
+    sim::Counter out{"memory", static_cast<std::int32_t>(stage), {}, {}};
+    const auto note = [&](double seconds, std::int64_t bytes) {
+        const std::int64_t at = sim::nanoseconds(seconds - begin);
+        const auto value = static_cast<double>(bytes);
+        if (!out.t.empty() && at <= out.t.back()) {
+            out.values.back() = std::max(out.values.back(), value);
+        } else {
+            out.t.push_back(at);
+            out.values.push_back(value);
+        }
+    };
+    for (const RunSpan& span : spans) {
+        if (span.held < 0) continue;
+        note(span.begin, span.most_held);
+        note(span.end, span.held);
+    }
+    return out;
+}
+
+} // namespace
+
 RankTimeline timeline_of(const std::vector<RunSpan>& all, std::int64_t rank, std::int64_t stage,
                          double begin, std::size_t most) {
     const std::vector<RunSpan> spans = without_repetition(all);
@@ -232,6 +257,11 @@ RankTimeline timeline_of(const std::vector<RunSpan>& all, std::int64_t rank, std
         out.timeline.dropped = static_cast<std::int64_t>(order.size() - most);
         order.resize(most);
     }
+    std::vector<RunSpan> shown;
+    for (const std::size_t i : order)
+        shown.push_back(spans[i]);
+    sim::Counter memory = memory_of(shown, stage, begin);
+    if (!memory.t.empty()) out.timeline.counters.push_back(std::move(memory));
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
         return stream_of(spans[a]) < stream_of(spans[b]);
     });
@@ -270,6 +300,13 @@ RankTimeline join(const std::vector<RankTimeline>& ranks, std::int64_t clock_err
             span.track += track;
             span.task += task;
             out.timeline.spans.push_back(span);
+        }
+        for (const sim::Counter& counter : one.counters) {
+            const auto& known = out.timeline.counters;
+            const bool told = std::any_of(known.begin(), known.end(), [&](const sim::Counter& c) {
+                return c.name == counter.name && c.stage == counter.stage;
+            });
+            if (!told) out.timeline.counters.push_back(counter);
         }
         out.timeline.dropped += one.dropped;
     }

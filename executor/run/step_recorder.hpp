@@ -34,7 +34,8 @@ struct RankTimeline {
 /// last ones are dropped.
 RankTimeline timeline_of(const std::vector<RunSpan>& spans, std::int64_t rank, std::int64_t stage,
                          double begin, std::size_t most);
-/// Puts the timelines of all ranks together, in the order given.
+/// Puts the timelines of all ranks together, in the order given. Counters, what a rank holds, are
+/// those of the first rank of each stage.
 RankTimeline join(const std::vector<RankTimeline>& ranks, std::int64_t clock_error);
 
 /// Listens to the spans of one rank's trainer, step by step. Spans may come from several threads.

@@ -68,6 +68,9 @@ struct RunSpan {
     double end = 0.0;
     std::int64_t bytes = 0; ///< sent by this rank, of communication; a receive's: received
     std::string_view group; ///< "tp": the communicator, of communication
+    /// Bytes the rank holds, of tasks: the most meanwhile, and in the end; -1: not told.
+    std::int64_t most_held = -1;
+    std::int64_t held = -1;
 };
 using SpanSink = std::function<void(const RunSpan&)>;
 

@@ -47,6 +47,7 @@ struct StoredTensor {
     double bytes = 0.0;
     TensorKind kind = TensorKind::activations;
     Keep keep = Keep::until_backward;
+    bool for_weights = false; ///< goes into gradients of weights, and waits for them
 };
 
 enum class Collective : std::uint8_t {
@@ -104,6 +105,13 @@ struct Op {
     FewOf<StoredTensor, 6> stored;
     double transient_forward = 0.0;  ///< bytes alive only inside the forward, outputs included
     double transient_backward = 0.0; ///< gradients and workspaces alive only inside the backward
+    /// The same of a backward pass that leaves gradients of weights to a pass of their own, the
+    /// gradient of the output that waits for it, and what is alive only inside that.
+    double transient_input = 0.0;
+    double waiting = 0.0;
+    double transient_weight = 0.0;
+    /// What the operator before it gave, alive here too, where selective recomputation drops that.
+    double dropped_before = 0.0;
     FewOf<CommOp, 3> comm_forward;
     FewOf<CommOp, 3> comm_backward;
     /// Share of its forward that runs again under selective recomputation.

@@ -42,10 +42,14 @@ void set_column(const OpContext& c, Op& op, double in, double out, bool gathers)
     const bool gathered = c.key.sp && gathers;
     const double whole = gathered ? e * in * c.tokens : 0.0;
     op.transient_forward = whole + y;
-    op.transient_backward = y + e * in * c.tokens + weight_gradient(c, op, in * out);
+    op.transient_input = y + e * in * c.tokens;
+    op.transient_backward = op.transient_input + weight_gradient(c, op, in * out);
     if (gathered) {
         op.transient_backward += whole + e * in * c.local_tokens;
+        op.transient_input += e * in * c.local_tokens;
     }
+    op.waiting = op.frozen ? 0.0 : y;
+    op.transient_weight = whole + weight_gradient(c, op, in * out);
 }
 
 /// Row-parallel product. Under sp the whole output exists before it is scattered, and its gradient
@@ -57,8 +61,10 @@ void set_row(const OpContext& c, Op& op, double in, double out) {
     op.transient_forward = whole + (c.key.sp ? local : 0.0);
     // Without dropout the gradient of the output is the residual stream's, counted elsewhere.
     const double gradient = c.model.hidden_dropout > 0.0 ? local : 0.0;
-    op.transient_backward =
-        gradient + (c.key.sp ? whole : 0.0) + e * in * c.tokens + weight_gradient(c, op, in * out);
+    op.transient_input = gradient + (c.key.sp ? whole : 0.0) + e * in * c.tokens;
+    op.transient_weight = weight_gradient(c, op, in * out);
+    op.transient_backward = op.transient_input + op.transient_weight;
+    op.waiting = op.frozen ? 0.0 : whole;
 }
 
 void set_rope(const OpContext& c, const Widths& w, bool latent, double assembled, Op& op) {
@@ -158,7 +164,7 @@ void set_core_attention(const OpContext& c, const Widths& w, bool grouped_heads,
     const double e = c.element;
     const double out = e * w.out * c.tokens;
     const double io = out + e * (w.q + w.k + w.v) * c.tokens;
-    keep(op, "output", out);
+    keep_input(op, "output", out);
     if (writes_scores(c.resolved.attention)) {
         set_unfused_attention(c, w, io, op);
     } else {
@@ -227,20 +233,22 @@ void set_expert_op(const OpContext& c, const Ffn& f, double beside, Op& op) {
         return;
     }
     if (op.kind == OpKind::dispatch) {
-        keep(op, "dispatched", done);
+        keep_input(op, "dispatched", done);
         keep(op, "probabilities", 8.0 * routed.done);
         op.transient_backward = 2.0 * done;
     } else if (op.name == "expert_up") {
         op.transient_forward = e * up * routed.done;
-        op.transient_backward =
-            e * up * routed.done + done + weight_gradient(c, op, experts_here * hidden * up);
+        op.waiting = e * up * routed.done;
+        op.transient_weight = weight_gradient(c, op, experts_here * hidden * up);
+        op.transient_backward = op.waiting + done + op.transient_weight;
     } else if (op.name == "expert_activation") {
         set_activation(c, f, routed.done, width, true, op);
     } else if (op.name == "expert_down") {
-        keep(op, "input", kept_input_element(c) * width * routed.done);
+        keep_input(op, "input", kept_input_element(c) * width * routed.done);
         op.transient_forward = done;
-        op.transient_backward =
-            done + e * width * routed.done + weight_gradient(c, op, experts_here * hidden * width);
+        op.waiting = done;
+        op.transient_weight = weight_gradient(c, op, experts_here * hidden * width);
+        op.transient_backward = done + e * width * routed.done + op.transient_weight;
     } else if (op.kind == OpKind::combine) {
         op.transient_forward = done + (experts_here > 1.0 ? done : sent);
         op.transient_backward = 2.0 * done;
@@ -305,7 +313,7 @@ void set_ffn_op(const OpContext& c, const BlockKind& kind, double beside, Op& op
     } else if (op.name == "mlp_activation" || op.name == "shared_activation") {
         set_activation(c, f, c.tokens, width, false, op);
     } else if (op.name == "mlp_down" || op.name == "shared_down") {
-        keep(op, "input", kept_input_element(c) * width * c.tokens);
+        keep_input(op, "input", kept_input_element(c) * width * c.tokens);
         set_row(c, op, width, hidden);
     } else if (op.name == "shared_gate") {
         keep(op, "gate", c.element * c.local_tokens);
@@ -362,6 +370,10 @@ void keep_unnormalised_inputs(const OpContext& c, const BlockKind& kind, OpList&
 
 void set_block_memory(const OpContext& c, const BlockKind& kind, OpList& ops) {
     clear_memory(ops);
+    if (c.stack.tensors.buffers == PassBuffers::written) {
+        set_written_block_memory(c, kind, ops);
+        return;
+    }
     const Widths w = widths_of(c, kind.attention);
     const bool rms = kind.norms.kind == NormKind::rmsnorm;
     const bool waits = kind.ffn.kind == FfnKind::moe && kind.ffn.shared_width > 0;
@@ -389,6 +401,9 @@ void set_block_memory(const OpContext& c, const BlockKind& kind, OpList& ops) {
     keep_unnormalised_inputs(c, kind, ops);
     if (c.stack.tensors.selective == SelectivePolicy::per_operator) {
         mark_per_operator_policy(c, ops);
+    }
+    for (Op& op : ops) {
+        if (op.transient_input == 0.0) op.transient_input = op.transient_backward;
     }
 }
 

@@ -82,6 +82,10 @@ void set_loss(const OpContext& c, double columns, Op& op) {
 
 void set_end_memory(const OpContext& c, OpList& ops) {
     clear_memory(ops);
+    if (c.stack.tensors.buffers == PassBuffers::written) {
+        set_written_end_memory(c, ops);
+        return;
+    }
     const Embedding& e = c.model.embedding;
     const Part& trunk = *trunk_of(c.model);
     const double hidden = as_double(trunk.hidden);
@@ -106,6 +110,13 @@ void set_end_memory(const OpContext& c, OpList& ops) {
             set_loss(c, c.stack.tensors.vocab_parallel_loss ? split_rows : rows, op);
         } else {
             set_replicated(c, op, hidden, table);
+        }
+    }
+    for (Op& op : ops) {
+        if (op.transient_input == 0.0) op.transient_input = op.transient_backward;
+        // what goes into the last product waits with the gradient of the logits
+        if (op.kind == OpKind::head && !op.frozen) {
+            op.waiting = op.transient_backward > 0.0 ? c.element * split_rows * c.tokens : 0.0;
         }
     }
 }

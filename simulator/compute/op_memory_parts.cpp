@@ -18,6 +18,12 @@ void keep(Op& op, std::string_view name, double bytes, Keep how, TensorKind kind
     }
 }
 
+void keep_input(Op& op, std::string_view name, double bytes, Keep how) {
+    if (bytes > 0.0) {
+        op.stored.push_back({name, bytes, TensorKind::activations, how, true});
+    }
+}
+
 void set_norm(const OpContext& c, Op& op, double width, double rows, bool rms, bool feeds_linear,
               double in_width) {
     const double e = c.element;
@@ -27,7 +33,7 @@ void set_norm(const OpContext& c, Op& op, double width, double rows, bool rms, b
     if (feeds_linear) {
         const bool gathered = c.key.sp && c.stack.tensors.keeps_gathered_input;
         const double element = op.name == "final_norm" ? e : kept_input_element(c);
-        keep(op, "output", element * width * (gathered ? c.tokens : rows));
+        keep_input(op, "output", element * width * (gathered ? c.tokens : rows));
     }
     op.transient_backward = 2.0 * e * elements;
     if (!rms || c.stack.tensors.norm == NormImpl::fused) {
@@ -47,7 +53,10 @@ void set_norm(const OpContext& c, Op& op, double width, double rows, bool rms, b
 void set_replicated(const OpContext& c, Op& op, double in, double out) {
     const double e = c.element;
     op.transient_forward = e * out * c.local_tokens;
-    op.transient_backward = e * (out + in) * c.local_tokens + weight_gradient(c, op, in * out);
+    op.transient_input = e * (out + in) * c.local_tokens;
+    op.transient_weight = weight_gradient(c, op, in * out);
+    op.transient_backward = op.transient_input + op.transient_weight;
+    op.waiting = op.frozen ? 0.0 : e * out * c.local_tokens;
 }
 
 void set_residual(const OpContext& c, Op& op) {
@@ -63,7 +72,8 @@ void clear_memory(OpList& ops) {
     for (Op& op : ops) {
         op.stored.clear();
         op.transient_forward = 0.0;
-        op.transient_backward = 0.0;
+        op.transient_backward = op.transient_input = op.transient_weight = 0.0;
+        op.waiting = op.dropped_before = 0.0;
     }
 }
 

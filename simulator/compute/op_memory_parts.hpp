@@ -15,6 +15,8 @@ double kept_input_element(const OpContext& c);
 /// Adds a stored tensor; nothing where `bytes` is 0.
 void keep(Op& op, std::string_view name, double bytes, Keep how = Keep::until_backward,
           TensorKind kind = TensorKind::activations);
+/// The same of the input of a product, which gradients of weights need again.
+void keep_input(Op& op, std::string_view name, double bytes, Keep how = Keep::until_backward);
 /// Input, statistics and output of a norm over `width` elements of `rows` tokens; eager forms of
 /// the root-mean-square norm keep more. `feeds_linear`: the output is the input of a product.
 void set_norm(const OpContext& c, Op& op, double width, double rows, bool rms, bool feeds_linear,
@@ -25,5 +27,10 @@ void set_replicated(const OpContext& c, Op& op, double in, double out);
 void set_residual(const OpContext& c, Op& op);
 /// Forgets what operators keep.
 void clear_memory(OpList& ops);
+
+/// What PassBuffers::written adds up to, as executor/model has it; in place of set_block_memory and
+/// set_end_memory.
+void set_written_block_memory(const OpContext& c, const BlockKind& kind, OpList& ops);
+void set_written_end_memory(const OpContext& c, OpList& ops);
 
 } // namespace shardplan::sim

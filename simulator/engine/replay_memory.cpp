@@ -47,10 +47,13 @@ Bases bases_of(const LayoutMemory& memory, std::size_t stage, const StageFigures
                                                           : nullptr;
         out.bytes[i] = estimate.phase_peaks[i].value();
         if (peak == nullptr || peak->at == nullptr) continue;
-        out.bytes[i] -= peak->bytes;
+        // whole states of units and posted messages stay where they were counted
+        LivePeak units = *peak;
+        units.gathered = units.gradients = units.messages = 0.0;
+        out.bytes[i] -= peak->bytes - peak->gathered - peak->gradients - peak->messages;
         if (phase != out.peak_phase) continue;
         BytesByKind live;
-        add_live_set(memory, stage, *peak, live);
+        add_live_set(memory, stage, units, live);
         add(out.at_peak, live, -1.0);
     }
     return out;
@@ -60,7 +63,13 @@ Bases bases_of(const LayoutMemory& memory, std::size_t stage, const StageFigures
 class Replay {
 public:
     Replay(const PlayedStep& step, const std::vector<LiveUnit>& units, const Bases& bases)
-        : step_(step), s_(step.schedule), units_(units), bases_(bases), alive_(units.size(), 0) {}
+        : step_(step),
+          s_(step.schedule),
+          units_(units),
+          bases_(bases),
+          splits_(splits_backward(step.layout.schedule)),
+          alive_(units.size(), 0),
+          waiting_(units.size(), 0) {}
 
     MemoryPeak run(std::int32_t stage, Counter* counter) {
         counter_ = counter;
@@ -81,35 +90,44 @@ private:
             note(step_.finish(task), Phase::step, bases_.persistent.total().value(), task, nullptr);
             return;
         }
-        if (kind != TaskKind::forward && kind != TaskKind::backward) return;
+        const bool weighs = kind == TaskKind::weight;
+        if (kind != TaskKind::forward && kind != TaskKind::backward && !weighs) return;
         const ScheduleInput& in = step_.scenario.input;
         const auto& list = in.units[s_.stage[task]][s_.chunk[task]];
         if (list.empty()) return;
         const std::uint16_t unit = list[s_.unit[task]];
         const LiveUnit& live = units_[unit];
         const bool forward = kind == TaskKind::forward;
-        const Phase phase = live.is_head ? Phase::loss : forward ? Phase::forward : Phase::backward;
-        const UnitPeak& peak = forward ? live.profile->forward : live.profile->backward;
+        const Phase phase = live.is_head && !weighs ? Phase::loss
+                            : forward              ? Phase::forward
+                                                   : Phase::backward;
+        const UnitPeak& peak = live.profile->peak(forward  ? PassKind::forward
+                                                  : weighs ? PassKind::weight
+                                                           : PassKind::backward,
+                                                  splits_);
         const auto& steps = in.unit_kinds[unit];
-        const std::size_t last = (forward ? steps.forward : steps.backward).size();
+        const std::size_t last = weighs ? 0 : (forward ? steps.forward : steps.backward).size();
         if (s_.part[task] == 0) {
-            // the peak of a backward pass counts what the unit stored
-            if (!forward) change(unit, -1);
+            // the peak of a backward pass counts what the unit stored, that of gradients of weights
+            // what waited
+            if (!forward) change(weighs ? waiting_ : alive_, unit, -1);
             note(step_.start(task), phase, bases_.bytes[index(phase)] + stored_ + peak.bytes, task,
                  &peak);
         }
         if (s_.part[task] == last) {
-            if (forward) change(unit, 1);
+            if (forward) change(alive_, unit, 1);
+            if (splits_ && kind == TaskKind::backward) change(waiting_, unit, 1);
             note(step_.finish(task), phase, bases_.bytes[index(phase)] + stored_, task, nullptr);
         }
     }
 
-    void change(std::uint16_t unit, int count) {
-        alive_[unit] += count;
+    void change(std::vector<std::int64_t>& units, std::uint16_t unit, int count) {
+        units[unit] += count;
         // counted anew, so that nothing is left of rounding
         stored_ = 0.0;
         for (std::size_t i = 0; i < units_.size(); ++i) {
-            stored_ += static_cast<double>(alive_[i]) * units_[i].profile->stored_bytes;
+            stored_ += static_cast<double>(alive_[i]) * units_[i].profile->stored_bytes +
+                       static_cast<double>(waiting_[i]) * units_[i].profile->waiting_bytes;
         }
     }
 
@@ -136,6 +154,7 @@ private:
         if (phase != Phase::init && phase != Phase::step) {
             for (std::size_t i = 0; i < units_.size(); ++i) {
                 add(out, units_[i].profile->stored, static_cast<double>(alive_[i]));
+                add(out, units_[i].profile->waiting, static_cast<double>(waiting_[i]));
             }
             if (running != nullptr) add(out, running->parts, 1.0);
         }
@@ -150,7 +169,9 @@ private:
     const Schedule& s_;
     const std::vector<LiveUnit>& units_;
     const Bases& bases_;
-    std::vector<std::int64_t> alive_; ///< by unit kind: between forward and backward
+    bool splits_ = false; ///< gradients of weights are passes of their own
+    std::vector<std::int64_t> alive_;   ///< by unit kind: between forward and backward
+    std::vector<std::int64_t> waiting_; ///< likewise: between backward and weight passes
     double stored_ = 0.0;
     MemoryPeak peak_;
     Counter* counter_ = nullptr;

@@ -1,5 +1,6 @@
 #include "simulator/io/trace.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "simulator/io/json.hpp"
@@ -143,7 +144,12 @@ void write_events(Events& events, const TraceLayer& layer, const Processes& proc
         write_span(events.next(), track, layer, span, processes.of(track));
     }
     for (const Counter& counter : timeline.counters) {
-        const std::int64_t pid = processes.of({counter.stage, 0, 0, StreamKind::compute});
+        // beside the streams of its stage, of which a run has those of every rank
+        const auto track =
+            std::find_if(timeline.tracks.begin(), timeline.tracks.end(),
+                         [&](const TimelineTrack& t) { return t.stage == counter.stage; });
+        const std::int64_t pid = processes.of(
+            track != timeline.tracks.end() ? *track : TimelineTrack{counter.stage, 0, 0});
         for (std::size_t i = 0; i < counter.t.size(); ++i) {
             events.next()
                 .begin_object()

@@ -63,28 +63,71 @@ void add_stored(const UnitProfile& unit, Recompute recompute, double copies, Ten
     }
 }
 
+/// What `copies` of a unit keep for gradients of their weights.
+void add_waiting(const UnitProfile& unit, double copies, std::size_t behind, TensorList& list) {
+    if (copies == 0.0) return;
+    for (std::size_t i = behind; i < unit.ops.size(); ++i) {
+        const Op& op = unit.ops[i];
+        list.add_temporaries(fmt::format("{} output gradient that waits", op.name), op.waiting,
+                             copies, TensorKind::temporaries);
+        for (const StoredTensor& tensor : op.stored) {
+            if (tensor.for_weights) list.add(tensor, op.name, copies);
+        }
+    }
+}
+
 /// The operators up to the one at which the unit peaks, and what that one needs for itself.
-void add_running(const UnitProfile& unit, Recompute recompute, bool in_backward,
+void add_running(const UnitProfile& unit, Recompute recompute, PassKind pass, bool splits,
                  const TensorRules& rules, TensorList& list) {
     const OpList& ops = unit.ops;
-    const UnitPeak& peak = in_backward ? unit.backward : unit.forward;
+    const UnitPeak& peak = unit.peak(pass, splits);
+    if (peak.op < 0) return;
+    const auto running = static_cast<std::size_t>(peak.op);
+    const Op& op = ops[running];
+    const auto kind = TensorKind::temporaries;
+    if (pass == PassKind::weight) {
+        UnitProfile walked;
+        walked.ops.assign(ops.begin(), ops.begin() + peak.op + 1);
+        add_waiting(walked, 1.0, 0, list);
+        list.add_temporaries(fmt::format("inside {} (weights)", op.name), op.transient_weight, 1.0,
+                             kind);
+        return;
+    }
+    const bool backward = pass == PassKind::backward;
     const bool selective = recompute == Recompute::selective;
-    const bool all_back = in_backward && rules.selective == SelectivePolicy::per_operator;
+    const bool all_back = backward && rules.selective == SelectivePolicy::per_operator;
     const Held whole = selective ? Held::rebuilt : Held::without_recomputation;
     const Held before = selective && !all_back ? Held::between_passes : whole;
-    for (std::int32_t i = 0; i <= peak.op; ++i) {
-        const Op& op = ops[static_cast<std::size_t>(i)];
-        for (const StoredTensor& tensor : op.stored) {
-            if (is_held(tensor, i == peak.op ? whole : before)) {
-                list.add(tensor, op.name, 1.0);
+    for (std::size_t i = 0; i <= running; ++i) {
+        for (const StoredTensor& tensor : ops[i].stored) {
+            if (is_held(tensor, i == running ? whole : before)) {
+                list.add(tensor, ops[i].name, 1.0);
             }
         }
     }
-    const Op& op = ops[static_cast<std::size_t>(peak.op)];
-    const auto kind = TensorKind::temporaries;
-    list.add_temporaries(fmt::format("inside {}{}", op.name, in_backward ? " (backward)" : ""),
-                         in_backward ? op.transient_backward : op.transient_forward, 1.0, kind);
+    if (selective) {
+        list.add_temporaries("what the operator before gave", op.dropped_before, 1.0,
+                             TensorKind::activations);
+    }
+    double inside = op.transient_forward;
+    if (peak.again) {
+        inside = rules.recompute_without_output && op.output ? 0.0 : inside;
+    } else if (backward) {
+        inside = splits ? op.transient_input : op.transient_backward;
+        if (splits) add_waiting(unit, 1.0, running + 1, list);
+    }
+    list.add_temporaries(fmt::format("inside {}{}", op.name,
+                                     peak.again ? " (again)" : backward ? " (backward)" : ""),
+                         inside, 1.0, kind);
     list.add_temporaries("gradient of the residual stream", peak.held, 1.0, kind);
+}
+
+/// Whole states of units, and what has been posted for messages.
+void add_windows(const LivePeak& peak, TensorList& list) {
+    list.add_temporaries("running and prefetched units", peak.gathered, 1.0,
+                         TensorKind::gathered_weights);
+    list.add_temporaries("unsharded gradients", peak.gradients, 1.0, TensorKind::gradients);
+    list.add_temporaries("messages to come", peak.messages, 1.0, TensorKind::messages);
 }
 
 } // namespace
@@ -93,27 +136,38 @@ std::vector<MemoryPart> live_set_parts(const MemoryInputs& in, const LayoutMemor
                                        std::size_t stage, const LivePeak& peak) {
     TensorList list;
     const StageOutline& outline = memory.stage(stage);
+    const Instant& at = *peak.at;
     const auto recompute_of = [&](const UnitCount& run) {
         return run.planned ? memory.recompute : Recompute::none;
     };
+    const bool weighs = peak.pass == PassKind::weight;
+    const bool leaves = peak.pass == PassKind::backward && outline.splits;
     for (std::size_t c = 0; c < outline.chunks.size(); ++c) {
         for (std::size_t r = 0; r < outline.chunks[c].size(); ++r) {
             const UnitCount& run = outline.chunks[c][r];
-            auto copies = static_cast<double>(peak.at->alive[c] * run.count);
-            if (c == peak.at->chunk && r <= peak.run) {
-                copies += static_cast<double>(run.count);
-                copies -= r == peak.run ? 1.0 : 0.0;
-            }
-            add_stored(memory.profile(run), recompute_of(run), copies, list);
+            const UnitProfile& unit = memory.profile(run);
+            const auto count = static_cast<double>(run.count);
+            const bool runs = c == at.chunk;
+            const double before = !runs || r > peak.run ? 0.0 : r < peak.run ? count : peak.unit;
+            const double behind = !runs || r < peak.run ? 0.0
+                                  : r > peak.run        ? count
+                                                        : count - before - 1.0;
+            add_stored(unit, recompute_of(run), at.alive[c] * count + (weighs ? 0.0 : before),
+                       list);
+            const double waiting = c < at.waiting.size() ? at.waiting[c] * count : 0.0;
+            add_waiting(unit, waiting + (weighs ? before : leaves ? behind : 0.0), 0, list);
         }
     }
-    const UnitCount& run = outline.chunks[peak.at->chunk][peak.run];
+    const UnitCount& run = outline.chunks[at.chunk][peak.run];
     const UnitProfile& unit = memory.profile(run);
-    add_running(unit, recompute_of(run), peak.in_backward, in.scenario.stack.tensors, list);
-    if (peak.in_backward && recompute_of(run) == Recompute::full) {
+    const TensorRules& rules = in.scenario.stack.tensors;
+    add_running(unit, recompute_of(run), peak.pass, outline.splits, rules, list);
+    if (peak.pass == PassKind::backward && recompute_of(run) == Recompute::full &&
+        !rules.recompute_without_output) {
         list.add_temporaries("rebuilt block output", unit.input_bytes, 1.0,
                              TensorKind::activations);
     }
+    add_windows(peak, list);
     std::vector<MemoryPart> out;
     list.write(out);
     return out;

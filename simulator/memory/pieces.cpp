@@ -40,16 +40,30 @@ StageUnits stage_units(const ModelSpec& model, const Resolved& resolved, const L
     }
     // the way back of dualpipe begins on the last stage, in its last chunk
     const bool back = mirrored && number > 0;
+    // a tied table lies in the unit that comes first
+    const bool tied_here = model.embedding.tied && stage.has_embedding && stage.has_head;
+    const bool head_holds = tied_here && back;
+    const auto split = [&](double all) {
+        return apart ? UnitElements{all - table, table} : UnitElements{all};
+    };
     if (stage.has_embedding) {
         std::vector<UnitElements>& chunk = back ? out.back() : out.front();
         const double all = embedding_on_rank(model, resolved, layout).trained();
-        chunk.insert(chunk.begin(), apart ? UnitElements{all - table, table} : UnitElements{all});
+        UnitElements unit = head_holds ? UnitElements{all - table} : split(all);
+        unit.reads_table = true;
+        unit.holds_table = !head_holds;
+        chunk.insert(chunk.begin(), unit);
     }
     if (stage.has_head) {
         std::vector<UnitElements>& chunk = back ? out.front() : out.back();
         const double all = head_on_rank(model, resolved, layout, stage.has_embedding).trained();
-        const bool holds = apart && !stage.has_embedding;
-        chunk.push_back(holds ? UnitElements{all - table, table} : UnitElements{all});
+        UnitElements unit = head_holds                           ? split(all + table)
+                            : apart && !stage.has_embedding ? split(all)
+                                                            : UnitElements{all};
+        unit.reads_table = model.embedding.tied;
+        unit.holds_table = unit.reads_table && (head_holds || !stage.has_embedding);
+        unit.is_head = true;
+        chunk.push_back(unit);
     }
     return out;
 }
@@ -61,10 +75,19 @@ double Segment::piece_here(std::int64_t thousandths) const {
                                 static_cast<double>(offload_scale));
 }
 
+namespace {
+
+/// Units of a portion; 0: all of a chunk.
+std::int32_t portion_units(const Layout& layout) {
+    return layout.shard == Shard::all ? wrapped_units(layout.wrap) : 1;
+}
+
+} // namespace
+
 std::vector<Portion> portions_of(const Layout& layout, const StageUnits& units) {
     const ShardDegrees parts = layout.shard == Shard::none ? ShardDegrees{} : shard_degrees(layout);
-    const bool by_unit = layout.shard == Shard::all && parts.dense > 1.0;
-    const auto wrapped = static_cast<std::size_t>(wrapped_units(layout.wrap));
+    const bool by_unit = layout.shard >= Shard::optimizer_gradients && parts.dense > 1.0;
+    const auto wrapped = static_cast<std::size_t>(portion_units(layout));
     std::vector<Portion> out;
     UnitElements sum;
     const auto close = [&] {
@@ -92,16 +115,134 @@ double split_elements(const Portion& portion) {
     return sum;
 }
 
-double largest_window(const std::vector<Portion>& portions, std::size_t ahead) {
-    double most = 0.0;
-    for (std::size_t first = 0; first < portions.size(); ++first) {
-        double sum = 0.0;
-        for (std::size_t i = first; i < std::min(portions.size(), first + ahead + 1); ++i) {
-            sum += split_elements(portions[i]);
+namespace {
+
+/// What is whole by unit, from the portions that the units are in.
+class Windows {
+public:
+    Windows(const Layout& layout, const StageUnits& units) : layout_(layout), units_(units) {
+        const auto wrapped = static_cast<std::size_t>(portion_units(layout));
+        for (const Portion& portion : portions_of(layout, units))
+            elements_.push_back(split_elements(portion));
+        std::size_t next = 0;
+        for (const std::vector<UnitElements>& chunk : units) {
+            auto& of = portion_.emplace_back();
+            for (std::size_t i = 0; i < chunk.size(); ++i) {
+                if (i > 0 && wrapped > 0 && i % wrapped == 0) ++next;
+                of.push_back(next);
+                if (chunk[i].holds_table) table_ = next;
+                if (chunk[i].is_head) head_ = next;
+                shares_table_ = shares_table_ || (chunk[i].is_head && chunk[i].reads_table);
+            }
+            if (!chunk.empty()) ++next;
         }
-        most = std::max(most, sum);
     }
-    return most;
+
+    StageWindows run() {
+        StageWindows out;
+        for (std::size_t c = 0; c < units_.size(); ++c) {
+            std::vector<UnitWindow>& windows = out.of.emplace_back();
+            for (std::size_t u = 0; u < units_[c].size(); ++u)
+                windows.push_back(window(c, u));
+            start();
+            if (!units_[c].empty()) take(first(c), last(c));
+            out.gradients.push_back(sum());
+        }
+        start();
+        if (head_ != none) left_by_loss();
+        out.after_loss = sum();
+        return out;
+    }
+
+private:
+    static constexpr std::size_t none = ~std::size_t{0};
+
+    UnitWindow window(std::size_t c, std::size_t u) {
+        UnitWindow out;
+        const std::size_t at = portion_[c][u];
+        for (const PassKind pass : {PassKind::forward, PassKind::backward, PassKind::weight}) {
+            const auto p = static_cast<std::size_t>(pass);
+            if (layout_.shard == Shard::all) out.values[p] = values(c, at, pass);
+            out.gradients[p] = gradients(c, u, pass);
+        }
+        return out;
+    }
+
+    double values(std::size_t c, std::size_t at, PassKind pass) {
+        start();
+        const std::size_t ahead = layout_.prefetch;
+        // what is not given back after the forward pass waits for the backward pass
+        if (pass == PassKind::forward) {
+            read(layout_.reshard ? at : first(c), std::min(last(c), at + ahead));
+        } else if (pass == PassKind::backward) {
+            const std::size_t before = at < first(c) + ahead ? first(c) : at - ahead;
+            read(layout_.reshard ? before : first(c), at);
+        }
+        return sum();
+    }
+
+    double gradients(std::size_t c, std::size_t u, PassKind pass) {
+        start();
+        const std::size_t at = portion_[c][u];
+        const bool splits = splits_backward(layout_.schedule);
+        if (pass == PassKind::forward) {
+            if (units_[c][u].is_head) left_by_loss();
+            return sum();
+        }
+        // norms have gradients before those of weights are made up for
+        if (pass == PassKind::backward) {
+            take(at, splits ? last(c) : at);
+        } else {
+            take(first(c), at);
+        }
+        // and those of a table that the loss has begun stay until the embedding's are there
+        if (shares_table_ && table_ != none) take(table_, table_);
+        return sum();
+    }
+
+    [[nodiscard]] std::size_t first(std::size_t c) const { return portion_[c].front(); }
+    [[nodiscard]] std::size_t last(std::size_t c) const { return portion_[c].back(); }
+    void start() { taken_.assign(elements_.size(), false); }
+    void take(std::size_t from, std::size_t to) {
+        for (std::size_t p = from; p <= to; ++p)
+            taken_[p] = true;
+    }
+    /// Portions, and that of the table where units in them read it.
+    void read(std::size_t from, std::size_t to) {
+        take(from, to);
+        for (std::size_t c = 0; c < units_.size() && table_ != none; ++c) {
+            for (std::size_t u = 0; u < units_[c].size(); ++u) {
+                const std::size_t p = portion_[c][u];
+                if (units_[c][u].reads_table && from <= p && p <= to) taken_[table_] = true;
+            }
+        }
+    }
+    void left_by_loss() {
+        take(head_, head_);
+        if (shares_table_ && table_ != none) take(table_, table_);
+    }
+    [[nodiscard]] double sum() const {
+        double elements = 0.0;
+        for (std::size_t p = 0; p < taken_.size(); ++p)
+            elements += taken_[p] ? elements_[p] : 0.0;
+        return elements;
+    }
+
+    const Layout& layout_;
+    const StageUnits& units_;
+    std::vector<double> elements_;                 ///< by portion
+    std::vector<std::vector<std::size_t>> portion_; ///< by chunk, then unit
+    std::vector<bool> taken_;
+    std::size_t table_ = none; ///< portions of the tied table and of the head
+    std::size_t head_ = none;
+    bool shares_table_ = false; ///< the head is on this rank, and reads it
+};
+
+} // namespace
+
+StageWindows windows_of(const Layout& layout, const StageUnits& units) {
+    if (layout.shard < Shard::optimizer_gradients || shard_degrees(layout).dense <= 1.0) return {};
+    return Windows(layout, units).run();
 }
 
 } // namespace shardplan::sim

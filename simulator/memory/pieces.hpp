@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct UnitElements {
     double dense = 0.0;
     double table = 0.0; ///< a tied table that another stage holds too
     double expert = 0.0;
+    bool reads_table = false; ///< of tokens, which may lie in another unit
+    bool holds_table = false;
+    bool is_head = false;
 
     friend bool operator==(const UnitElements&, const UnitElements&) = default;
 };
@@ -45,13 +49,24 @@ struct Segment {
 struct Portion {
     std::vector<Segment> segments;
 };
-/// Under zero3 wrap units, chunk by chunk in forward order; else everything.
+/// Under zero2 units, under zero3 wrap units, chunk by chunk in forward order; else everything.
 std::vector<Portion> portions_of(const Layout& layout, const StageUnits& units);
 
 /// Elements of a portion that ranks gather, or reduce: those that are split.
 double split_elements(const Portion& portion);
 
-/// The most elements of `ahead` + 1 consecutive portions.
-double largest_window(const std::vector<Portion>& portions, std::size_t ahead);
+/// Elements that a rank holds whole while a unit runs, by kind of pass: values that are gathered,
+/// and gradients that are not reduced yet.
+struct UnitWindow {
+    std::array<double, 3> values{};
+    std::array<double, 3> gradients{};
+};
+/// The same of a stage, where ranks split gradients; else nothing.
+struct StageWindows {
+    std::vector<std::vector<UnitWindow>> of; ///< by chunk, then unit
+    double after_loss = 0.0; ///< gradients that the loss of another micro-batch has left whole
+    std::vector<double> gradients; ///< by chunk: of all its units
+};
+StageWindows windows_of(const Layout& layout, const StageUnits& units);
 
 } // namespace shardplan::sim

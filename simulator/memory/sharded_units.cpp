@@ -90,8 +90,8 @@ private:
         const std::vector<BlockKind>& kinds = in_.scenario.model.block_kinds;
         std::vector<PlainUnit> out(kinds.size() + 2);
         for (std::size_t i = 0; i < out.size(); ++i) {
-            const double held = unit_at(i) == head_unit ? 0.0 : residual_;
-            UnitWalk walk(in_.scenario.stack.tensors, held);
+            const double held = unit_at(i) == head_unit ? 0.0 : gradient_of_residual();
+            UnitWalk walk(in_.scenario.stack.tensors, held, splits_passes(in_.scenario.stack));
             walk_part(i, BlockPart::before_experts, walk);
             if (i < kinds.size() && has_experts(kinds[i])) {
                 out[i].walk = walk;
@@ -103,6 +103,13 @@ private:
             }
         }
         return cache_.plain.insert(key, sharding_.micro_batch, std::move(out));
+    }
+
+    [[nodiscard]] double gradient_of_residual() const {
+        constexpr double wide = 4.0; // bytes of an element that is never rounded
+        const double element = bytes_per_element(activation_dtype(in_.resolved));
+        const bool written = in_.scenario.stack.tensors.buffers == PassBuffers::written;
+        return written ? wide / element * residual_ : residual_;
     }
 
     [[nodiscard]] std::int64_t unit_at(std::size_t index) const {

@@ -107,6 +107,10 @@ struct StateFigures {
     Sum early; ///< persistent before there are gradients
     Sum gathered_forward, gathered_loss, gathered_backward;
     Sum step; ///< temporaries of the optimizer
+    /// Of stacks whose units are whole one by one, in place of the gathered ones.
+    StageWindows windows;
+    double value_bytes = 0.0; ///< of one of their elements
+    double gradient_bytes = 0.0;
 };
 
 /// Distinct shapes (n, k) of the products of one unit that have weight gradients.
@@ -128,7 +132,11 @@ struct LivePeak {
     double bytes = 0.0;
     const Instant* at = nullptr; ///< none where the stage has no such phase
     std::uint32_t run = 0;       ///< units of the chunk that are running
-    bool in_backward = false;
+    std::uint32_t unit = 0;      ///< which of them
+    PassKind pass = PassKind::forward;
+    double gathered = 0.0; ///< of `bytes`: whole values and gradients of units
+    double gradients = 0.0;
+    double messages = 0.0; ///< of `bytes`: buffers of messages to come
 };
 
 /// What one chunk holds per micro-batch, and its peaks beyond what was alive before.
@@ -136,7 +144,9 @@ struct ChunkFigures {
     double stored = 0.0;
     double kept = 0.0;    ///< of `stored`: all units but the head
     double largest = 0.0; ///< of one unit but the head
+    double waiting = 0.0; ///< for gradients of weights
     LivePeak forward, loss, backward;
+    LivePeak weight; ///< beside what waits of others
 };
 
 /// What of a unit does not depend on how experts are split.
@@ -202,6 +212,7 @@ struct MemoryCache::Impl {
     OutlineKey row_outline;             ///< without the number of micro-batches
     std::vector<bool> large_workspaces; ///< by node group
     std::vector<ChunkFigures> scratch;  ///< by group of chunks
+    StageFigures of_windows;            ///< last looked up; they are of one layout's states
     /// Of late: layouts that differ in sharding only follow one another closely.
     RecentTable<FiguresKey, StageFigures> figures{4096};
     std::uint64_t last_number = 0; ///< that was given to something cached

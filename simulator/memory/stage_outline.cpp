@@ -80,10 +80,11 @@ bool covers(const FewOf<double, 3>& a, const FewOf<double, 3>& b) {
     return true;
 }
 
-/// Same kind of pass over the same units, and never less alive.
+/// Same kind of pass over the same units, and never less alive, waiting or to come.
 bool covers(const StageOutline& stage, const Instant& a, const Instant& b) {
-    return a.forward == b.forward && stage.group_of[a.chunk] == stage.group_of[b.chunk] &&
-           covers(a.alive_by_group, b.alive_by_group);
+    return a.pass == b.pass && stage.group_of[a.chunk] == stage.group_of[b.chunk] &&
+           a.to_come >= b.to_come && covers(a.alive_by_group, b.alive_by_group) &&
+           covers(a.waiting_by_group, b.waiting_by_group);
 }
 
 /// Keeps the instants that no other one covers, the first of equals.
@@ -108,21 +109,35 @@ void offer(StageOutline& stage, const Instant& instant) {
     all.erase(all.begin() + static_cast<std::ptrdiff_t>(kept) + 1, all.end());
 }
 
-/// One chunk: the first passes fill the pipeline, then one micro-batch takes the place of another.
+/// Of a pass: does a message from another stage bring what it begins with?
+bool begins_with_message(const PipelineShape& shape, const Position& at, bool forward) {
+    // of dualpipe's two directions each has the chunk of its number
+    const std::vector<Position> way =
+        way_of(shape, visits_of(shape.kind, shape.chunks) == shape.chunks || at.chunk == 0
+                          ? 0
+                          : shape.micro_batches - 1);
+    const std::size_t step = step_on_way(shape, at);
+    if (forward) return step > 0 && way[step - 1].stage != at.stage;
+    return step + 1 < way.size() && way[step + 1].stage != at.stage;
+}
+
+/// One chunk, whole backward passes: the first forward passes fill the pipeline, then one
+/// micro-batch takes the place of another.
 void walk_single_chunk(const Layout& layout, std::size_t index, std::int64_t micro_batches,
-                       StageOutline& out) {
+                       std::int64_t counted_messages, StageOutline& out) {
     const std::int64_t after = std::int64_t{layout.pp} - static_cast<std::int64_t>(index) - 1;
-    std::int64_t warm_up = after;
-    if (layout.schedule == ScheduleKind::gpipe) {
-        warm_up = micro_batches;
-    } else if (layout.schedule == ScheduleKind::zb_h2) {
-        warm_up = 2 * after;
-    }
+    const std::int64_t warm_up = layout.schedule == ScheduleKind::gpipe ? micro_batches : after;
     const std::int64_t alive = std::max<std::int64_t>(std::min(warm_up, micro_batches - 1), 0);
     out.in_flight = {alive + 1};
     for (const bool forward : {true, false}) {
-        Instant instant{forward, 0, {static_cast<std::int32_t>(alive)}, {}};
+        Instant instant;
+        instant.pass = forward ? PassKind::forward : PassKind::backward;
+        instant.alive = {static_cast<std::int32_t>(alive)};
         instant.alive_by_group.push_back(static_cast<double>(alive));
+        // of the first such instant
+        const std::int64_t from_before = index > 0 ? micro_batches - 1 - alive : 0;
+        const std::int64_t from_behind = after > 0 ? micro_batches - (forward ? 0 : 1) : 0;
+        instant.to_come = std::min(counted_messages, from_before + from_behind);
         out.instants.push_back(std::move(instant));
     }
 }
@@ -130,34 +145,60 @@ void walk_single_chunk(const Layout& layout, std::size_t index, std::int64_t mic
 /// Follows the passes of a stage.
 class Walk {
 public:
-    explicit Walk(StageOutline& out) : out_(out) {
+    Walk(StageOutline& out, const PipelineShape& shape, std::int32_t stage,
+         std::int64_t counted_messages)
+        : out_(out), counted_messages_(counted_messages) {
         const std::size_t chunks = out.chunks.size();
         out.in_flight.assign(chunks, 0);
         now_.alive.assign(chunks, 0);
         for (std::size_t group = 0; group < out.groups.size(); ++group)
             now_.alive_by_group.push_back(0.0);
+        if (out.splits) {
+            now_.waiting.assign(chunks, 0);
+            now_.waiting_by_group = now_.alive_by_group;
+        }
+        if (counted_messages == 0) return;
+        for (std::size_t c = 0; c < chunks; ++c) {
+            const Position at{stage, static_cast<std::int32_t>(c)};
+            for (const bool forward : {true, false})
+                brought_.push_back(begins_with_message(shape, at, forward));
+        }
     }
 
-    void visit(bool forward, std::size_t chunk) {
+    /// All passes are announced before the first is visited.
+    void announce(PassKind pass, std::size_t chunk) { to_come_ += brought(pass, chunk); }
+
+    void visit(PassKind pass, std::size_t chunk) {
         now_.chunk = chunk;
-        now_.forward = forward;
-        const std::size_t group = out_.group_of[chunk];
-        if (!forward) {
-            --now_.alive[chunk];
-            now_.alive_by_group[group] -= 1.0;
-        }
+        now_.pass = pass;
+        to_come_ -= brought(pass, chunk);
+        now_.to_come = std::min(counted_messages_, to_come_);
+        if (pass == PassKind::backward) add(now_.alive, now_.alive_by_group, -1);
+        if (pass == PassKind::weight) add(now_.waiting, now_.waiting_by_group, -1);
         offer(out_, now_);
-        if (forward) {
-            ++now_.alive[chunk];
-            now_.alive_by_group[group] += 1.0;
-            out_.in_flight[chunk] =
-                std::max<std::int64_t>(out_.in_flight[chunk], now_.alive[chunk]);
+        if (pass == PassKind::backward && out_.splits) {
+            add(now_.waiting, now_.waiting_by_group, 1);
         }
+        if (pass != PassKind::forward) return;
+        add(now_.alive, now_.alive_by_group, 1);
+        out_.in_flight[chunk] = std::max<std::int64_t>(out_.in_flight[chunk], now_.alive[chunk]);
     }
 
 private:
+    void add(std::vector<std::int32_t>& by_chunk, FewOf<double, 3>& by_group, std::int32_t count) {
+        by_chunk[now_.chunk] += count;
+        by_group[out_.group_of[now_.chunk]] += count;
+    }
+    [[nodiscard]] std::int64_t brought(PassKind pass, std::size_t chunk) const {
+        if (pass == PassKind::weight || counted_messages_ == 0) return 0;
+        return brought_[2 * chunk + (pass == PassKind::forward ? 0 : 1)] ? 1 : 0;
+    }
+
     StageOutline& out_;
+    std::int64_t counted_messages_ = 0;
     Instant now_;
+    std::vector<bool> brought_; ///< by chunk and direction: begins with a message
+    std::int64_t to_come_ = 0;
 };
 
 /// The passes of all stages: the lists that all have in common, or one list each.
@@ -168,30 +209,37 @@ struct Passes {
 
 Passes passes_of(const Layout& layout, const PipelineShape& shape) {
     Passes out;
-    if (shape.chunks <= 1) return out;
     if (splits_backward(shape.kind)) {
         out.own = pipeline_order(shape);
-    } else {
+    } else if (shape.chunks > 1) {
         out.lists = pass_lists(layout.pp, shape.chunks, shape.micro_batches);
     }
     return out;
 }
 
-void walk_passes(const Passes& passes, const Layout& layout, std::size_t index,
-                 std::int64_t micro_batches, StageOutline& out) {
-    Walk walk(out);
+void walk_passes(const Passes& passes, const PipelineShape& shape, std::size_t index,
+                 std::int64_t counted_messages, StageOutline& out) {
+    Walk walk(out, shape, static_cast<std::int32_t>(index), counted_messages);
     if (!passes.own.empty()) {
-        for (const ScheduledPass& pass : passes.own[index]) {
-            if (pass.kind == PassKind::weight) continue; // holds no activations
-            walk.visit(pass.kind == PassKind::forward, static_cast<std::size_t>(pass.chunk));
-        }
+        for (const ScheduledPass& pass : passes.own[index])
+            walk.announce(pass.kind, static_cast<std::size_t>(pass.chunk));
+        for (const ScheduledPass& pass : passes.own[index])
+            walk.visit(pass.kind, static_cast<std::size_t>(pass.chunk));
         return;
     }
+    for (const std::vector<Pass>* list : {&passes.lists.forward, &passes.lists.backward}) {
+        if (counted_messages == 0) break;
+        for (const Pass& pass : *list) {
+            walk.announce(pass.forward ? PassKind::forward : PassKind::backward,
+                          static_cast<std::size_t>(pass.chunk));
+        }
+    }
     const std::int64_t ahead =
-        warm_up_passes(layout.schedule, layout.pp, static_cast<std::int64_t>(index),
-                       static_cast<std::int64_t>(out.chunks.size()), micro_batches);
+        warm_up_passes(shape.kind, shape.stages, static_cast<std::int64_t>(index),
+                       static_cast<std::int64_t>(out.chunks.size()), shape.micro_batches);
     for_each_pass(passes.lists, ahead, [&](const Pass& pass) {
-        walk.visit(pass.forward, static_cast<std::size_t>(pass.chunk));
+        walk.visit(pass.forward ? PassKind::forward : PassKind::backward,
+                   static_cast<std::size_t>(pass.chunk));
     });
 }
 
@@ -246,7 +294,7 @@ void compare_with_earlier(PipelineOutline& out) {
 
 PipelineOutline outline_of(const ModelSpec& model, const Layout& layout,
                            const std::vector<Stage>& stages, std::int64_t micro_batches,
-                           std::int64_t recomputed_layers) {
+                           std::int64_t recomputed_layers, std::int64_t counted_messages) {
     PipelineOutline out;
     out.stages.reserve(stages.size());
     const std::int64_t chunks =
@@ -263,10 +311,11 @@ PipelineOutline outline_of(const ModelSpec& model, const Layout& layout,
             stage.chunks.push_back(chunk_outline(model, stages[i], shape, at, recomputed_layers));
         }
         group_chunks(stage);
-        if (stage.chunks.size() == 1) {
-            walk_single_chunk(layout, i, micro_batches, stage);
+        stage.splits = splits_backward(shape.kind);
+        if (stage.chunks.size() == 1 && !stage.splits) {
+            walk_single_chunk(layout, i, micro_batches, counted_messages, stage);
         } else {
-            walk_passes(passes, layout, i, micro_batches, stage);
+            walk_passes(passes, shape, i, counted_messages, stage);
         }
         stage.instants.shrink_to_fit(); // many outlines are kept
         stage.in_flight_by_group.assign(stage.groups.size(), 0.0);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "simulator/schedule/pipeline_order.hpp"
 #include "simulator/spec/placement.hpp"
 #include "simulator/spec/scenario.hpp"
 #include "simulator/units/few_of.hpp"
@@ -30,10 +31,15 @@ using ChunkOutline = std::vector<UnitCount>;
 /// micro-batches alive besides the one that runs. Chunks that run the same units form a group; what
 /// they hold is counted together.
 struct Instant {
-    bool forward = true;
+    PassKind pass = PassKind::forward;
     std::size_t chunk = 0;
     std::vector<std::int32_t> alive; ///< by chunk
     FewOf<double, 3> alive_by_group; ///< read for every layout
+    /// Micro-batches whose gradients of weights wait for a pass of their own; none where there are
+    /// no such passes.
+    std::vector<std::int32_t> waiting;
+    FewOf<double, 3> waiting_by_group;
+    std::int64_t to_come = 0; ///< messages that the step still brings, as far as they are counted
 };
 
 /// One stage.
@@ -41,6 +47,7 @@ struct StageOutline {
     std::vector<ChunkOutline> chunks;
     bool has_embedding = false;
     bool has_head = false;
+    bool splits = false; ///< gradients of weights are passes of their own
     std::vector<std::size_t> group_of;   ///< by chunk
     std::vector<std::size_t> groups;     ///< by group: its first chunk
     std::vector<Instant> instants;       ///< no other instant of the stage has more of everything
@@ -59,9 +66,9 @@ struct PipelineOutline {
 };
 
 /// The outline of a layout. `micro_batches`: representative. `recomputed_layers`: of every stage; 0
-/// = the plan applies to all.
+/// = the plan applies to all. `counted_messages`: those to come, of which no more are counted.
 PipelineOutline outline_of(const ModelSpec& model, const Layout& layout,
                            const std::vector<Stage>& stages, std::int64_t micro_batches,
-                           std::int64_t recomputed_layers);
+                           std::int64_t recomputed_layers, std::int64_t counted_messages);
 
 } // namespace shardplan::sim

@@ -186,24 +186,6 @@ void add_whole_pieces(const Resolved& r, const StackProfile& stack, const Layout
                "mem.moments", here(layout.offload_optimizer));
 }
 
-/// Gathered units and whole gradients of such a stack.
-void add_whole_units(const Resolved& r, const Layout& layout, const StageParameters& p,
-                     UnitPhase phase, PartSum& sum) {
-    if (!shards_gradients(layout)) return;
-    const std::vector<Portion> portions = portions_of(layout, p.units);
-    if (shards_parameters(layout)) {
-        const std::size_t ahead = layout.reshard ? layout.prefetch : portions.size();
-        sum.add_elements(TensorKind::gathered_weights, "running and prefetched units",
-                         largest_window(portions, ahead), bytes_per_element(r.parameter), 1.0,
-                         "mem.zero3_units");
-    }
-    if (phase == UnitPhase::backward) {
-        sum.add_elements(TensorKind::gradients, "unsharded gradient of a unit",
-                         largest_window(portions, 0), bytes_per_element(r.gradient), 1.0,
-                         "mem.fsdp_gradient");
-    }
-}
-
 } // namespace
 
 void add_persistent(const Scenario& scenario, const Resolved& r, const Layout& layout,
@@ -251,6 +233,22 @@ double offloaded_bytes(const Resolved& r, const StackProfile& stack, const Layou
     const Splits splits = splits_of(r, stack, layout);
     const double states =
         has_master(r, stack) ? bytes_per_element(r.master) + moment_bytes(r) : moment_bytes(r);
+    if (stack.states.whole_pieces) {
+        // states that lie elsewhere are updated there, from the gradients of the device
+        double bytes = 0.0;
+        for (const Portion& portion : portions_of(layout, p.units)) {
+            for (const Segment& segment : portion.segments) {
+                const auto off = [&](std::int64_t thousandths) {
+                    return segment.piece() - segment.piece_here(thousandths);
+                };
+                bytes += states * off(layout.offload_optimizer);
+                if (splits.weights) {
+                    bytes += weight_size(r, stack) * off(layout.offload_parameters);
+                }
+            }
+        }
+        return bytes;
+    }
     // The host steps on fp32 gradients of its own.
     return (1.0 - on_device(layout.offload_optimizer)) * (states + 4.0) *
                trained_on_rank(p.all, splits.states, ranks) +
@@ -301,8 +299,7 @@ double blocks_in_unit(WrapUnit wrap, double blocks_on_stage) {
 void add_gathered_units(const Resolved& r, const StackProfile& stack, const Layout& layout,
                         const StageParameters& p, UnitPhase phase, PartSum& sum) {
     if (stack.states.whole_pieces) {
-        add_whole_units(r, layout, p, phase, sum);
-        return;
+        return; // what is whole differs from unit to unit: StageWindows
     }
     if (!is_fsdp(stack, layout)) {
         add_zero_buffers(r, stack, layout, p, phase, sum);

@@ -7,6 +7,8 @@ void describe(FieldVisitor& v, TensorRules& x) {
     field(v, {"rope", "rotary positions", "fused, eager or with_tables"}, x.rope);
     field(v, {"loss", "loss", "eager, vocab_parallel, fused or chunked"}, x.loss);
     field(v, {"selective", "selective recomputation", "what it keeps"}, x.selective);
+    field(v, {"buffers", "buffers of passes", "as autograd makes them, or written out by hand"},
+          x.buffers);
     field(v, {"compiles_loss", "compiled loss", "the feature compile fuses the loss too"},
           x.compiles_loss);
     field(v,
@@ -77,6 +79,10 @@ void describe(FieldVisitor& v, TensorRules& x) {
           {"message_buffers", "message buffers", "boundary tensors a pipeline stage holds", false,
            0, 16},
           x.message_buffers);
+    field(v,
+          {"posts_receives", "receives posted ahead",
+           "message buffers are of messages to come, and no more than the step still has"},
+          x.posts_receives);
     field(v,
           {"message_headers", "message headers",
            "messages with shape and format sent ahead of each boundary tensor", false, 0, 16},

@@ -47,12 +47,27 @@ struct EnumNames<LossImpl> {
 
 /// What `recompute: selective` means.
 enum class SelectivePolicy {
-    core_attention, ///< Megatron: scores, softmax and dropout are computed again
-    per_operator,   ///< torchtitan: attention output and every second product are kept
+    core_attention,   ///< Megatron: scores, softmax and dropout are computed again
+    per_operator,     ///< torchtitan: attention output and every second product are kept
+    attention_output, ///< what the attention kernel gives is computed again
 };
 template <>
 struct EnumNames<SelectivePolicy> {
-    static constexpr std::array<std::string_view, 2> names = {"core_attention", "per_operator"};
+    static constexpr std::array<std::string_view, 3> names = {"core_attention", "per_operator",
+                                                              "attention_output"};
+};
+
+/// How the buffers of a pass come and go.
+enum class PassBuffers {
+    autograd, ///< as automatic differentiation makes them
+    /// Passes written out by hand: every buffer is given back after its last use. Operators compute
+    /// in 32 bits: what waits in 16 is widened while they run, gradients of activations never wait
+    /// in less.
+    written,
+};
+template <>
+struct EnumNames<PassBuffers> {
+    static constexpr std::array<std::string_view, 2> names = {"autograd", "written"};
 };
 
 /// Where a global buffer for gathered inputs of split products lives.
@@ -90,6 +105,7 @@ struct TensorRules {
     RopeImpl rope = RopeImpl::eager;
     LossImpl loss = LossImpl::eager;
     SelectivePolicy selective = SelectivePolicy::core_attention;
+    PassBuffers buffers = PassBuffers::autograd;
     bool compiles_loss = false; ///< feature compile fuses the loss too
     bool one_kernel_softmax =
         false;                      ///< unfused attention still scales, masks and normalises in one
@@ -119,6 +135,8 @@ struct TensorRules {
     std::int64_t logits_kept = 0;     ///< 16-bit logits that live on through the loss backward
     std::int64_t output_buffers = 0;  ///< logits of earlier micro-batches a pipeline buffer keeps
     std::int64_t message_buffers = 2; ///< boundary tensors a pipeline stage holds for messages
+    /// Those are of receives that have been posted: no more than the step still has.
+    bool posts_receives = false;
     std::int64_t message_headers = 0; ///< messages with the shape ahead of each boundary tensor
 
     friend bool operator==(const TensorRules&, const TensorRules&) = default;

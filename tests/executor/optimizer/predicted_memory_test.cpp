@@ -1,4 +1,5 @@
 #include <array>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,9 @@ void expect_predicted(SharedTraining training) {
         sim::TensorKind::optimizer_states, sim::TensorKind::gathered_weights};
     training.steps = 1;
     training.offload_to = ::testing::TempDir();
+    sim::LayoutTables tables;
+    const bool by_unit = layout_of(training.layout, tables).shard == sim::Shard::optimizer_gradients;
+    training.buckets = by_unit ? std::numeric_limits<std::uint16_t>::max() : 1; // as executed_input
     for (const Storage storage : {Storage::scalar, Storage::bf16}) {
         training.storage = storage;
         SCOPED_TRACE(training.layout + (storage == Storage::bf16 ? ", 16 bits" : ""));
