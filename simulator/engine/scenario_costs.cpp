@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "simulator/estimate/data_parallel.hpp"
+#include "simulator/schedule/layout_schedule.hpp"
 
 namespace shardplan::sim {
 
@@ -349,8 +350,7 @@ ScenarioCosts scenario_costs(const Evaluator& evaluator, const Layout& layout, D
     plain.overlap = {};
     StepScratch scratch;
     const StepResult step = step_time(plain, layout, parts, runs_of(shapes), plan, m, scratch);
-    const double messages = 2.0 * static_cast<double>(m) *
-                            static_cast<double>(visits_of(in.shape.kind, in.shape.chunks));
+    const double messages = static_cast<double>(m * messages_of_pass(layout));
     for (const StageShape& shape : shapes) {
         StageSeconds& stage =
             out.costs.stages.emplace_back(stage_seconds(c, layout, parts, shape, in.data_parallel));

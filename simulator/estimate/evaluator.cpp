@@ -191,9 +191,13 @@ void fill_links(const PricedStep& p, std::vector<LinkLoad>& links) {
     const GroupPaths& paths = p.parts->paths;
     add_link(links, used, "tp", path_in(paths, Group::tp), p.step.tp);
     add_link(links, used, "cp", path_in(paths, Group::cp), p.step.cp);
-    add_link(links, used, "ep", path_in(paths, Group::ep), p.step.ep);
+    const GroupPath& experts = path_in(paths, Group::ep);
+    add_link(links, used, "ep", experts.ranks > 1 ? experts : path_in(paths, Group::etp),
+             p.step.ep);
     add_link(links, used, "pp", path_in(paths, Group::pp), p.step.pp);
-    add_link(links, used, "dp", path_in(paths, Group::dp_cp), p.step.dp);
+    // without copies of a stage its parameters may still stand on another one
+    const GroupPath& copies = path_in(paths, Group::dp_cp);
+    add_link(links, used, "dp", copies.ranks > 1 ? copies : path_in(paths, Group::pp), p.step.dp);
     links.resize(used);
 }
 

@@ -6,6 +6,7 @@
 
 #include "simulator/estimate/data_parallel.hpp"
 #include "simulator/estimate/stage_passes.hpp"
+#include "simulator/schedule/layout_schedule.hpp"
 #include "simulator/units/hash_mix.hpp"
 #include "simulator/units/recent_table.hpp"
 
@@ -222,9 +223,9 @@ void record_passes(const StepContext& c, const Layout& layout, const LayoutParts
     ledger.hide(TimeKind::offload, m * (s.offload.forward.hidden + s.offload.backward.hidden));
 }
 
-void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                 const StageShape& shape, const StagePasses& passes, const StageTimes& s,
-                 Recompute recompute, double m, StepResult& out) {
+/// Of one stage.
+void add_layer_traffic(const LayoutParts& parts, const StageShape& shape, Recompute recompute,
+                       double m, StepResult& out) {
     for (const UnitUse& use : shape.units) {
         const UnitTime& u = parts.units[static_cast<std::size_t>(use.unit)];
         const double n = m * use.count;
@@ -236,14 +237,33 @@ void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& 
             out.tp += again * u.tp_again;
             out.cp += again * u.cp_again;
             out.ep += again * u.ep_again;
+        } else if (recompute == Recompute::selective) {
+            out.tp += n * u.tp_selective;
+            out.cp += n * u.cp_selective;
+            out.ep += n * u.ep_selective;
         }
     }
-    if (layout.pp > 1) {
-        out.pp.bytes =
-            2.0 * m * visits_of(layout.schedule, layout.chunks) * message_bytes(c, layout);
-        out.pp.seconds = 2.0 * m * passes.message;
+}
+
+/// Of the stage that sends most, dimension by dimension.
+void add_traffic(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                 const std::vector<ShapeRun>& runs, const std::vector<StageTimes>& stages,
+                 double message, Recompute recompute, double m, StepResult& out) {
+    const auto take_more = [](const GroupTraffic& one, GroupTraffic& most) {
+        if (one.bytes > most.bytes) most = one;
+    };
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        if (runs[i].same_as != i) continue;
+        StepResult one;
+        add_layer_traffic(parts, runs[i].shape, recompute, m, one);
+        take_more(one.tp, out.tp);
+        take_more(one.cp, out.cp);
+        take_more(one.ep, out.ep);
+        take_more(stages[i].dp.traffic, out.dp);
     }
-    out.dp = s.dp.traffic;
+    const double messages = m * static_cast<double>(messages_of_pass(layout));
+    out.pp.bytes = messages * message_bytes(c, layout);
+    out.pp.seconds = messages * message;
 }
 
 /// Nobody asks for traffic.
@@ -303,8 +323,8 @@ void run_passes(const StepContext& c, const Layout& layout, const LayoutParts& p
     record_passes(c, layout, parts, runs[slowest].shape, own[slowest], stages[slowest], recompute,
                   times, ledger);
     if constexpr (!std::is_same_v<Recorder, TimesOnly>) {
-        add_traffic(c, layout, parts, runs[slowest].shape, own[slowest], stages[slowest], recompute,
-                    times, body.out);
+        add_traffic(c, layout, parts, runs, stages, own[slowest].message / visits, recompute, times,
+                    body.out);
     }
 }
 

@@ -86,6 +86,16 @@ PipelineShape pipeline_shape(const Layout& layout, std::int64_t micro_batches) {
             static_cast<std::int32_t>(micro_batches)};
 }
 
+std::int64_t messages_of_pass(const Layout& layout) {
+    if (layout.pp == 1) return 0;
+    // half of the micro-batches come from either end of DualPipe
+    const std::int64_t chunks = is_mirrored(layout) ? 1 : std::max<std::int64_t>(1, layout.chunks);
+    if (layout.pp > 2) return 2 * chunks;
+    // the first stage has nobody before its first chunk, the last nobody behind its last; where the
+    // chunks of zb-v turn round a stage has its own
+    return layout.schedule == ScheduleKind::zb_v ? chunks : 2 * chunks - 1;
+}
+
 ScheduleInput executed_input(const ModelSpec& model, const Layout& layout,
                              const LayoutTables& tables, std::int64_t micro_batches,
                              const PassLengths& lengths) {
@@ -114,9 +124,7 @@ ScheduleInput executed_input(const ModelSpec& model, const Layout& layout,
     // copies of the shards, of the tied table and of mirrored stages
     const bool copies = shared && layout.shard_group != 0 &&
                         shard_ranks(layout) < std::int64_t{layout.dp} * layout.cp;
-    const bool twice =
-        layout.pp > 1 && (model.embedding.tied ||
-                          (layout.schedule == ScheduleKind::dual_pipe && layout.chunks == 2));
+    const bool twice = layout.pp > 1 && (model.embedding.tied || is_mirrored(layout));
     dp.replicas = (copies && layout.shard != Shard::none) || twice;
     return in;
 }
