@@ -35,11 +35,15 @@ Status chain_broadcast(Exchange& x, Bytes data, int root);
 /// The way back: the root's neighbour adds last. All but the root send S.
 Status chain_reduce(Exchange& x, Reduction how, ConstBytes in, Bytes out, int root);
 
-// --- tree.cpp: binomial --------------------------------------------------------------------------
+// --- tree.cpp ------------------------------------------------------------------------------------
 
+/// Binomial, as is the way of the result back. A rank sends S to each of its children.
 Status tree_broadcast(Exchange& x, Bytes data, int root);
 /// `out` is written on the root alone, and may be `in`.
 Status tree_reduce(Exchange& x, Reduction how, ConstBytes in, Bytes out, int root);
+/// Small ones by the two above. Larger ones by two binary trees with half of the data each, in which
+/// no rank has children twice: each rank sends at most 2 S, S of two. Scratch: one segment.
+/// Source: NCCL, src/graph/trees.cc; Sanders et al. 2009 (Parallel Computing 35).
 Status tree_all_reduce(Exchange& x, Reduction how, Bytes data);
 
 // --- tiers.cpp

@@ -163,7 +163,7 @@ private:
     /// Sums of all ranks' rows, the load-balance loss and its slopes.
     void balance_load(BlockState<Scalar>& state, std::vector<double>& sums) const;
     /// Joins what tensor-parallel ranks have found for their parts of rows that are alike on them.
-    void gather_sent(Index width, Scalar* values) const;
+    void gather_sent(Index width, Scalar* values, Sent as) const;
     void ffn_backward(BlockState<Scalar>& state, Scalar* gradient,
                       DeferredWeights<Scalar>* deferred) const;
     void experts_backward(BlockState<Scalar>& state, Scalar* gradient, double balance_factor,

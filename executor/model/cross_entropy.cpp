@@ -30,9 +30,9 @@ double CrossEntropy<Scalar>::softmax(Index rows_now, std::span<const Token> targ
         Scalar* sums = top + now;
         Scalar* chosen = sums + now;
         kernels->loss_top(shape, at, top);
-        if (split) links->all_reduce(sim::Group::tp, top, now, ReduceOp::max);
+        if (split) links->all_reduce(sim::Group::tp, top, now, Sent::exact, ReduceOp::max);
         kernels->loss_sums(shape, wanted, top, at, sums, chosen);
-        if (split) links->all_reduce(sim::Group::tp, sums, 2 * now);
+        if (split) links->all_reduce(sim::Group::tp, sums, 2 * now, Sent::exact);
         for (Index r = 0; r < now; ++r) {
             loss += static_cast<double>(top[r]) + std::log(static_cast<double>(sums[r])) -
                     static_cast<double>(chosen[r]);

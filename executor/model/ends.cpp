@@ -85,7 +85,7 @@ double Model<Scalar>::loss_of(std::span<const Token> targets, const Tensor<Scala
     } else if (reduces) {
         links_.all_reduce(sim::Group::tp, dx, boundary());
     }
-    if (share_.cp.parts > 1) links_.all_reduce(sim::Group::cp, &loss, 1);
+    if (share_.cp.parts > 1) links_.all_reduce(sim::Group::cp, &loss, 1, Sent::exact);
     return loss;
 }
 

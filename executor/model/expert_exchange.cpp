@@ -110,31 +110,33 @@ Index ExpertExchange<Scalar>::first_own(const ExpertWay& way) const {
 }
 
 template <class Scalar>
-void ExpertExchange<Scalar>::to_experts(const ExpertWay& way, Index width, const Scalar* sorted,
-                                        Scalar* rows) const {
+void ExpertExchange<Scalar>::to_experts(const ExpertWay& way, Index width, Scalar* sorted,
+                                        Scalar* rows, Sent as) const {
     Scratch<Scalar> come(*arena_, way.rows * width);
     Scalar* own = come.data() + first_own(way) * width;
     if (ep_.parts > 1) {
         links_->all_to_all_v(sim::Group::ep, sorted, elements(way.sent, width), own,
-                             elements(way.received, width));
+                             elements(way.received, width), as);
     } else {
         std::copy_n(sorted, way.sent[0] * width, own);
     }
-    if (gathers_) links_->share_parts(sim::Group::etp, come.data(), elements(way.gathered, width));
+    if (gathers_)
+        links_->share_parts(sim::Group::etp, come.data(), elements(way.gathered, width), as);
     kernels_->move_rows(way.rows, width, way.place.data(), come.data(), rows);
 }
 
 template <class Scalar>
 void ExpertExchange<Scalar>::from_experts(const ExpertWay& way, Index width, Scratch<Scalar> rows,
-                                          Scalar* sorted) const {
+                                          Scalar* sorted, Sent as) const {
     Scratch<Scalar> going(*arena_, way.rows * width);
     kernels_->move_rows(way.rows, width, way.back.data(), rows.data(), going.data());
     rows.release();
-    if (gathers_) links_->sum_parts(sim::Group::etp, going.data(), elements(way.gathered, width));
-    const Scalar* own = going.data() + first_own(way) * width;
+    if (gathers_)
+        links_->sum_parts(sim::Group::etp, going.data(), elements(way.gathered, width), as);
+    Scalar* own = going.data() + first_own(way) * width;
     if (ep_.parts > 1) {
         links_->all_to_all_v(sim::Group::ep, own, elements(way.received, width), sorted,
-                             elements(way.sent, width));
+                             elements(way.sent, width), as);
     } else {
         std::copy_n(own, way.sent[0] * width, sorted);
     }

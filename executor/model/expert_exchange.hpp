@@ -31,10 +31,12 @@ public:
     /// `offsets`: of all experts, of the rows that this rank's tokens make.
     [[nodiscard]] ExpertWay way(const std::vector<Index>& offsets) const;
     /// From rows of `width` in the order of all experts to rows in the order of this rank's.
-    void to_experts(const ExpertWay& way, Index width, const Scalar* sorted, Scalar* rows) const;
+    /// `sorted` is used up.
+    void to_experts(const ExpertWay& way, Index width, Scalar* sorted, Scalar* rows,
+                    Sent as = Sent::stored) const;
     /// And back; `rows` are given back on the way.
-    void from_experts(const ExpertWay& way, Index width, Scratch<Scalar> rows,
-                      Scalar* sorted) const;
+    void from_experts(const ExpertWay& way, Index width, Scratch<Scalar> rows, Scalar* sorted,
+                      Sent as = Sent::stored) const;
 
     /// Whether any row may change its rank.
     [[nodiscard]] bool moves() const { return ep_.parts > 1 || gathers_; }

@@ -19,8 +19,9 @@ template <class Scalar>
 void Block<Scalar>::balance_load(BlockState<Scalar>& s, std::vector<double>& sums) const {
     const Index experts = kind_.ffn.experts;
     const RankShare& share = work_.links->share();
-    if (share.sp) work_.links->all_reduce(sim::Group::tp, sums.data(), 2 * experts);
-    if (share.cp.parts > 1) work_.links->all_reduce(sim::Group::cp, sums.data(), 2 * experts);
+    if (share.sp) work_.links->all_reduce(sim::Group::tp, sums.data(), 2 * experts, Sent::exact);
+    if (share.cp.parts > 1)
+        work_.links->all_reduce(sim::Group::cp, sums.data(), 2 * experts, Sent::exact);
     const auto tokens = static_cast<double>(work_.options->tokens());
     s.balance = 0.0;
     s.slopes.clear();
@@ -34,9 +35,9 @@ void Block<Scalar>::balance_load(BlockState<Scalar>& s, std::vector<double>& sum
 }
 
 template <class Scalar>
-void Block<Scalar>::gather_sent(Index width, Scalar* values) const {
+void Block<Scalar>::gather_sent(Index width, Scalar* values, Sent as) const {
     work_.links->all_gather(sim::Group::tp, values + tp_.part * sent_step_ * width,
-                            sent_step_ * width, values);
+                            sent_step_ * width, values, as);
 }
 
 /// From the normed vectors to the input of the experts' last map.
@@ -113,7 +114,7 @@ void Block<Scalar>::experts_output(BlockState<Scalar>& s, Scalar* output) const 
     if (shares_rows_) {
         Scratch<Scalar> all(*work_.arena, tp_.parts * sent_step_ * hidden_);
         join(middle + sent_first_ * hidden_, all.data() + tp_.part * sent_step_ * hidden_);
-        gather_sent(hidden_, all.data());
+        gather_sent(hidden_, all.data(), Sent::stored);
         std::copy_n(all.data(), rows_.own * hidden_, output);
         return;
     }
@@ -146,7 +147,7 @@ void Block<Scalar>::expert_maps_backward(BlockState<Scalar>& s, Scratch<Scalar>&
         come = Scratch<Scalar>(arena, active.rows * hidden_);
         come_factors = Scratch<Scalar>(arena, active.rows);
         exchange_.to_experts(s.way, hidden_, drows.data(), come.data());
-        exchange_.to_experts(s.way, 1, factors.data(), come_factors.data());
+        exchange_.to_experts(s.way, 1, factors.data(), come_factors.data(), Sent::exact);
     }
     Scalar* dy = exchange_.moves() ? come.data() : drows.data();
     const Scalar* w = exchange_.moves() ? come_factors.data() : factors.data();
@@ -172,7 +173,7 @@ void Block<Scalar>::expert_maps_backward(BlockState<Scalar>& s, Scratch<Scalar>&
     const bool moves = exchange_.moves();
     if (moves) {
         exchange_.from_experts(s.way, hidden_, std::move(come), drows.data());
-        exchange_.from_experts(s.way, 1, std::move(dfactors), factors.data());
+        exchange_.from_experts(s.way, 1, std::move(dfactors), factors.data(), Sent::exact);
     }
     std::fill_n(dweights, choices, Scalar(0));
     run.dispatch_backward({choices, 0, 1}, 1, sent_routing(s),
@@ -190,7 +191,7 @@ void Block<Scalar>::dispatch_backward(BlockState<Scalar>& s, const Scalar* drows
         Scalar* own = all.data() + tp_.part * sent_step_ * hidden_;
         std::fill_n(own, sent_step_ * hidden_, Scalar(0));
         work_.kernels->dispatch_backward(sent, hidden_, sent_routing(s), drows, own);
-        gather_sent(hidden_, all.data());
+        gather_sent(hidden_, all.data(), Sent::stored);
         work_.kernels->add(count, all.data(), dnormed);
         return;
     }
@@ -213,9 +214,10 @@ void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient, do
     run.dispatch(sent, hidden_, sent_routing(s), gradient + sent_first_ * hidden_, drows.data());
     const Index first = shares_rows_ ? tp_.part * sent_step_ : 0;
     expert_maps_backward(s, drows, dweights.data() + first * shape.top_k, deferred);
-    if (shares_rows_) gather_sent(shape.top_k, dweights.data());
+    if (shares_rows_) gather_sent(shape.top_k, dweights.data(), Sent::exact);
     if (sums_experts_) {
-        work_.links->all_reduce(sim::Group::etp, dweights.data(), shape.rows * shape.top_k);
+        work_.links->all_reduce(sim::Group::etp, dweights.data(), shape.rows * shape.top_k,
+                                Sent::exact);
     }
     std::vector<double> slopes = s.slopes;
     for (double& slope : slopes) {
@@ -239,7 +241,7 @@ void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient, do
 #define SHARDPLAN_INSTANTIATE(S)                                                      \
     template Routing Block<S>::sent_routing(BlockState<S>&) const;                    \
     template void Block<S>::balance_load(BlockState<S>&, std::vector<double>&) const; \
-    template void Block<S>::gather_sent(Index, S*) const;                             \
+    template void Block<S>::gather_sent(Index, S*, Sent) const;                       \
     template void Block<S>::experts_inner(BlockState<S>&) const;                      \
     template void Block<S>::experts_output(BlockState<S>&, S*) const;                 \
     template Scratch<S> Block<S>::expert_outputs(BlockState<S>&) const;               \

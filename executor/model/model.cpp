@@ -87,7 +87,7 @@ Model<Scalar>::Model(const sim::ModelSpec& spec, RankShare share, RowShare rows,
       share_(std::move(share)),
       rows_(std::move(rows)),
       options_(std::move(options)),
-      links_(share_, groups),
+      links_(share_, groups, options_.storage),
       kernels_(std::move(kernels)),
       parameters_(parameter_table(spec, share_), options_.storage) {
     for (Index row = 0; row < rows_.all; ++row) {

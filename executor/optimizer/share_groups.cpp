@@ -60,7 +60,9 @@ private:
         return sim::Done{};
     }
     Status cut(Communicator& from, int colour, Communicator*& to) {
-        auto made = from.split(colour, from.rank(), from.name());
+        // gradients of several stages are no messages between them
+        const bool stages = from.name() == sim::name_of(sim::Group::pp);
+        auto made = from.split(colour, from.rank(), stages ? "stages" : from.name());
         if (!made) return std::move(made).error();
         to = out_.own.emplace_back(std::move(*made)).get();
         // tiers and servers were chosen for the size of the whole group

@@ -38,7 +38,8 @@ std::vector<Recompute> recompute_of(const TrainingPlan& plan, const RankShare& s
     return out;
 }
 
-/// Of a communicator that is a part of one of the layout's.
+/// Of a communicator that is a part of one of the layout's; what is added up over stages counts as
+/// data parallelism.
 sim::Group group_of(const Communicator& communicator) {
     return sim::enum_from<sim::Group>(communicator.name()).value_or(sim::Group::dp);
 }

@@ -22,9 +22,9 @@ bool is_compute(TaskKind kind) {
 /// Kind of communication by the group that talks; reductions over several dimensions are those of
 /// data parallelism.
 TimeKind kind_of_group(std::string_view group) {
-    if (group == "tp" || group == "etp") return TimeKind::tp_comm;
+    if (group == "tp") return TimeKind::tp_comm;
     if (group == "cp") return TimeKind::cp_comm;
-    if (group == "ep") return TimeKind::ep_comm;
+    if (group == "ep" || group == "etp") return TimeKind::ep_comm;
     if (group == "pp") return TimeKind::pp_comm;
     return TimeKind::dp_comm;
 }

@@ -147,8 +147,8 @@ std::vector<MeasuredMemory> memory_of(const sim::Scenario& scenario, const sim::
 
 /// The dimension that a group's bytes are counted for.
 std::string dimension_of(const std::string& group) {
-    if (group == "tp" || group == "etp") return "tp";
-    return group == "cp" || group == "ep" || group == "pp" ? group : "dp";
+    if (group == "ep" || group == "etp") return "ep";
+    return group == "tp" || group == "cp" || group == "pp" ? group : "dp";
 }
 
 std::vector<MeasuredTerm> sent_terms(const sim::Estimate& estimate, const sim::Measurement& m) {

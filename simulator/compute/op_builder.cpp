@@ -105,7 +105,7 @@ void add_split_comm(const OpContext& c, const LinearShape& s, bool frozen, Op& o
         const double bytes = c.tokens * s.in * c.element;
         if (c.key.sp) {
             op.comm_forward.push_back({Group::tp, Collective::all_gather, bytes, 1});
-            const bool again = !frozen && !c.stack.tensors.keeps_gathered_input;
+            const bool again = s.gathers_again && !frozen && !c.stack.tensors.keeps_gathered_input;
             if (again) op.comm_backward.push_back({Group::tp, Collective::all_gather, bytes, 1});
             op.comm_backward.push_back({Group::tp, Collective::reduce_scatter, bytes, 1});
         } else {

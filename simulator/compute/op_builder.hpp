@@ -64,6 +64,7 @@ struct LinearShape {
         0.0; ///< elements on one rank if not out / tp (replicated KV heads); 0 = that
     bool bias = false;
     bool gathers_input = true; ///< false: another operator has gathered or reduces it
+    bool gathers_again = true; ///< under sp, for the gradient of the weights
     bool reduces_output = true;
     bool attention = false; ///< belongs to the attention half (adapter targets)
     double maps = 1.0;  ///< maps of the input that run as one product; adapters have one pair each
@@ -90,6 +91,10 @@ struct RoutedTokens {
     double done = 0.0; ///< pairs its experts work on
 };
 RoutedTokens routed_tokens(const OpContext& c, const Ffn& f);
+/// Whether tensor-parallel ranks, which have the same tokens, each send a part of them to experts
+/// that are not split as the rest, and then gather what came back.
+/// Source: DeepSpeed, moe/mappings.py (drop_tokens, gather_tokens).
+bool shares_tokens(const OpContext& c);
 
 void add_attention(const OpContext& c, const BlockKind& kind, OpList& out);
 /// All but the routed experts: of those the router alone.

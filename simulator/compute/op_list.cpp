@@ -283,6 +283,8 @@ OpList head_ops(const ModelSpec& model, const Resolved& resolved, const StackPro
     head.out = vocab;
     head.bias = e.head_bias;
     head.narrow = false;
+    // a loss of some rows at a time finds the head's gradient while what it gathered is there
+    head.gathers_again = stack.tensors.loss_rows == 0;
     add_linear(c, head, out);
     Op& op = out.back();
     op.kind = OpKind::head;

@@ -79,9 +79,12 @@ void add_dispatch(const OpContext& c, const RoutedTokens& routed, OpList& out) {
     op.kernels_forward = 3;
     op.kernels_backward = 2;
     exchange_tokens(c, routed, row, op);
-    if (c.key.etp > 1 && c.key.sp) {
+    if (c.key.etp > 1 && (c.key.sp || shares_tokens(c))) {
         op.comm_forward.push_back({Group::etp, Collective::all_gather, routed.done * row, 1});
         op.comm_backward.push_back({Group::etp, Collective::reduce_scatter, routed.done * row, 1});
+    }
+    if (shares_tokens(c)) {
+        op.comm_backward.push_back({Group::tp, Collective::all_gather, c.local_tokens * row, 1});
     }
     out.push_back(std::move(op));
 }
@@ -99,7 +102,7 @@ void add_combine(const OpContext& c, const RoutedTokens& routed, OpList& out) {
     op.kernels_backward = 2;
     exchange_tokens(c, routed, row, op);
     if (c.key.etp > 1) {
-        if (c.key.sp) {
+        if (c.key.sp || shares_tokens(c)) {
             op.comm_forward.push_back(
                 {Group::etp, Collective::reduce_scatter, routed.done * row, 1});
             op.comm_backward.push_back({Group::etp, Collective::all_gather, routed.done * row, 1});
@@ -108,6 +111,7 @@ void add_combine(const OpContext& c, const RoutedTokens& routed, OpList& out) {
             op.comm_backward.push_back({Group::etp, Collective::all_reduce, kept, 1});
         }
     }
+    if (shares_tokens(c)) op.comm_forward.push_back({Group::tp, Collective::all_gather, kept, 1});
     out.push_back(std::move(op));
 }
 
@@ -147,12 +151,18 @@ void add_grouped(const OpContext& c, const Ffn& f, std::string_view name, double
 
 } // namespace
 
+bool shares_tokens(const OpContext& c) {
+    return c.key.tp > 1 && !c.key.sp && c.key.etp != c.key.tp;
+}
+
 RoutedTokens routed_tokens(const OpContext& c, const Ffn& f) {
     const double load =
         c.resolved.moe.capacity > 0.0 ? c.resolved.moe.capacity : c.resolved.moe.imbalance;
-    const double mean = c.local_tokens * static_cast<double>(f.top_k);
+    const bool shares = shares_tokens(c);
+    const double tokens = c.local_tokens / (shares ? static_cast<double>(c.key.tp) : 1.0);
+    const double mean = tokens * static_cast<double>(f.top_k);
     // Under sp the ranks of the expert's tensor group hold different tokens; without it the same.
-    const double gathered = c.key.sp ? static_cast<double>(c.key.etp) : 1.0;
+    const double gathered = c.key.sp || shares ? static_cast<double>(c.key.etp) : 1.0;
     return {mean * std::max(1.0, load), mean * std::max(1.0, load) * gathered};
 }
 

@@ -18,6 +18,17 @@ RankParameters parameters_of(const LayoutParts& parts, const StageShape& shape) 
 
 namespace {
 
+/// What a rank of a stage holds, all copies of it.
+RankParameters held_parameters(const Layout& layout, const LayoutParts& parts,
+                               const StageShape& shape) {
+    return (is_mirrored(layout) ? 2.0 : 1.0) * parameters_of(parts, shape);
+}
+
+/// Ranks over which a kind of sharding splits the states.
+ShardDegrees state_split(const Layout& layout) {
+    return layout.shard == Shard::none ? ShardDegrees{} : shard_degrees(layout);
+}
+
 double fraction(std::uint16_t thousandths) {
     return static_cast<double>(thousandths) / static_cast<double>(offload_scale);
 }
@@ -113,19 +124,85 @@ void reduce_whole_after(const StepContext& c, const LayoutParts& parts, const St
     out.slices = slices * value_or(c.scenario->stack.time.slice_host, 0.0);
 }
 
-/// The copies of a tied table on the first and last stage are added up once per step.
-GroupTraffic tied_table(const StepContext& c, const Layout& layout, const LayoutParts& parts,
-                        const StageShape& shape) {
-    const bool tied = c.scenario->model.embedding.tied && layout.pp > 1;
+/// The copies of a tied table on the first and last stage are added up once per step, and so are
+/// the gradients of stages that hold the same.
+GroupTraffic over_stages(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+                         const StageShape& shape, const RankParameters& held) {
+    if (is_mirrored(layout)) {
+        const ShardDegrees split = state_split(layout);
+        const double pieces = held.dense / split.dense + held.expert / split.expert;
+        return in_calls(parts, Group::pp, Collective::send_recv, pieces * c.gradient_element, 1.0);
+    }
+    const bool tied = c.scenario->model.embedding.tied && !has_both_ends(layout);
     if (!tied || !(shape.has_embedding || shape.has_head)) return {};
     const std::size_t head = c.scenario->model.block_kinds.size() + 1;
+    // where pieces are reduced first, every rank adds up its own
+    const bool pieces = c.scenario->stack.states.whole_pieces;
+    const double split = pieces ? state_split(layout).dense : 1.0;
     return in_calls(parts, Group::pp, Collective::send_recv,
-                    parts.parameters[head].trained() * c.gradient_element, 1.0);
+                    parts.parameters[head].trained() * c.gradient_element / split, 1.0);
 }
 
 } // namespace
 
 namespace {
+
+/// How often a forward pass is followed by a backward pass through the same units: on the last
+/// stage of a pipeline, or the first, where that is rarest. Chunks turn round in others.
+double turns_of(const Layout& layout, bool last, double micro_batches) {
+    if (layout.chunks > 1 && layout.pp > 1) return 0.0;
+    const double ahead = last ? 0.0 : static_cast<double>(layout.pp) - 1.0; // passes before
+    switch (layout.schedule) {
+        case ScheduleKind::gpipe:
+            return layout.pp > 1 ? 1.0 : micro_batches;
+        case ScheduleKind::zb_h2:
+            return std::max(1.0, micro_batches - 2.0 * ahead);
+        default:
+            return std::max(1.0, micro_batches - ahead);
+    }
+}
+
+/// What lies at either end of a stage's units, as far as it is gathered ahead: at distance 1, 3,
+/// ... of the turn a unit is asked for again before it is let go.
+void set_kept(const StepContext& c, const Layout& layout, const LayoutParts& parts,
+              const StageShape& shape, DataParallelMoves& out) {
+    out.last = shape.has_head;
+    if (!c.scenario->stack.states.reuses_gathered || layout.prefetch == 0) return;
+    const auto kinds = static_cast<std::int64_t>(c.scenario->model.block_kinds.size());
+    double table = 0.0;
+    double blocks = 0.0;
+    double head = 0.0;
+    const double experts = path_in(parts.paths, Group::expert_dp).ranks > 1 ? 1.0 : 0.0;
+    for (const UnitUse& use : shape.units) {
+        const RankParameters& p = parts.parameters[static_cast<std::size_t>(use.unit)];
+        const double held = use.count * (p.dense + experts * p.expert);
+        (use.unit < kinds ? blocks : use.unit == kinds ? table : head) += held;
+    }
+    const double all = table + blocks + head;
+    const double ends = (shape.has_embedding ? 1.0 : 0.0) + (shape.has_head ? 1.0 : 0.0);
+    const double units = shape.blocks + ends;
+    if (all <= 0.0) return;
+    const auto wrapped = static_cast<double>(wrapped_units(layout.wrap));
+    const double group = wrapped > 0.0 ? wrapped : units;
+    const double groups = std::ceil(units / group);
+    const double kept = std::min(groups, std::floor((layout.prefetch + 2.0) / 2.0));
+    const double block = shape.blocks > 0.0 ? blocks / shape.blocks : 0.0;
+    const auto share = [&](double from_end, bool has_end, double end, double other) {
+        const double inside = std::min(shape.blocks, from_end - (has_end ? 1.0 : 0.0));
+        return (inside * block + end + (from_end >= units ? other : 0.0)) / all;
+    };
+    out.kept_backward = share(units - (groups - kept) * group, shape.has_head, head, table);
+    const double first = std::min(units, kept * group);
+    // the head reads a tied table too: if that is gone by then it is gathered once more, else the
+    // unit it belongs to stays
+    const bool reads = c.scenario->model.embedding.tied && shape.has_head && shape.has_embedding;
+    const bool gone = reads && layout.reshard && groups > layout.prefetch + 1.0;
+    out.kept_forward = share(first, shape.has_embedding, gone ? 0.0 : table, head);
+    if (reads && !gone) {
+        out.kept_backward += share(std::min(units, group), shape.has_embedding, table, head);
+        out.kept_backward = std::min(1.0, out.kept_backward);
+    }
+}
 
 /// Links of the widest tier that reduction crosses, as the engine's `add_links` gives them to it.
 SharedLinks shared_links(const LayoutParts& parts, const DataParallelMoves& moves) {
@@ -151,8 +228,11 @@ SharedLinks shared_links(const LayoutParts& parts, const DataParallelMoves& move
 
 DataParallelMoves data_parallel_moves(const StepContext& c, const Layout& layout,
                                       const LayoutParts& parts, const StageShape& shape) {
+    // a micro-batch passes through one of the copies that mirrored stages hold
     const RankParameters p = parameters_of(parts, shape);
+    const RankParameters held = held_parameters(layout, parts, shape);
     const Movement move{c, parts, p};
+    const Movement once{c, parts, held};
     const double g = c.gradient_element;
     const double buckets = bucket_count(c, p.trained());
     DataParallelMoves out;
@@ -160,7 +240,7 @@ DataParallelMoves data_parallel_moves(const StepContext& c, const Layout& layout
     // Hybrid sharding: pieces are added up over the groups that hold copies.
     const double split = static_cast<double>(path_in(parts.paths, Group::shard).ranks);
     if (layout.shard != Shard::none) {
-        out.replicate = move.dense(Group::replica, Collective::all_reduce, g, buckets, split);
+        out.replicate = once.dense(Group::replica, Collective::all_reduce, g, buckets, split);
     }
     const bool fsdp =
         c.scenario->stack.capabilities.fully_sharded && layout.shard == Shard::optimizer_gradients;
@@ -177,20 +257,22 @@ DataParallelMoves data_parallel_moves(const StepContext& c, const Layout& layout
             out.pack_gradient = copy_seconds(c, p, c.parameter_element, g);
         }
     } else if (layout.shard == Shard::optimizer && c.scenario->stack.states.reduces_whole_after) {
-        reduce_whole_after(c, parts, shape, move, out);
+        reduce_whole_after(c, parts, shape, once, out);
     } else {
         const bool sharded = layout.shard != Shard::none;
         const Collective op = sharded ? Collective::reduce_scatter : Collective::all_reduce;
-        out.reduce = move.dense(sharded ? Group::shard : Group::dp_cp, op, g, buckets);
-        out.reduce += move.expert(op, g, buckets);
+        const Movement& reduced = layout.shard == Shard::optimizer_gradients ? move : once;
+        out.reduce = reduced.dense(sharded ? Group::shard : Group::dp_cp, op, g, buckets);
+        out.reduce += reduced.expert(op, g, buckets);
         if (sharded) {
             out.gather =
-                move.dense(Group::shard, Collective::all_gather, c.parameter_element, buckets);
-            out.gather += move.expert(Collective::all_gather, c.parameter_element, buckets);
+                once.dense(Group::shard, Collective::all_gather, c.parameter_element, buckets);
+            out.gather += once.expert(Collective::all_gather, c.parameter_element, buckets);
         }
         if (out.reduce.seconds > 0.0) out.buckets = bucket_seconds(c, p);
     }
-    out.tied = tied_table(c, layout, parts, shape);
+    if (out.by_unit) set_kept(c, layout, parts, shape, out);
+    out.tied = over_stages(c, layout, parts, shape, held);
     out.links = shared_links(parts, out);
     return out;
 }
@@ -203,8 +285,11 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
     DataParallelTime out;
     if (move.by_unit) {
         const bool again = layout.shard == Shard::all && layout.reshard;
-        out.forward = forward.hide(move.gather.seconds, o.gather, o.slowdown);
-        const double in_backward = again ? move.gather.seconds : 0.0;
+        const double turns = turns_of(layout, move.last, m);
+        const double gathers_forward = 1.0 - move.kept_forward * std::max(0.0, turns - 1.0) / m;
+        const double gathers_backward = again ? 1.0 - move.kept_backward * turns / m : 0.0;
+        out.forward = forward.hide(gathers_forward * move.gather.seconds, o.gather, o.slowdown);
+        const double in_backward = gathers_backward * move.gather.seconds;
         const double ready = std::min(o.dp, move.ready);
         const double hidden = in_backward * o.gather + move.reduce.seconds * ready;
         const double all = in_backward + move.reduce.seconds;
@@ -212,7 +297,7 @@ DataParallelTime data_parallel_time(const StepContext& c, const Layout& layout,
         out.forward.exposed += move.unpack;
         out.backward.exposed += (again ? move.unpack : 0.0) + move.pack_gradient;
         out.step = {move.replicate.seconds, 0.0};
-        out.traffic = m * ((again ? 2.0 : 1.0) * move.gather);
+        out.traffic = m * ((gathers_forward + gathers_backward) * move.gather);
         out.traffic += m * move.reduce;
         out.traffic += move.replicate;
     } else if (move.after) {
@@ -262,11 +347,6 @@ void hide_step(const StepContext& c, const SharedLinks& links, const HidingBudge
 
 namespace {
 
-/// Ranks over which a kind of sharding splits the states.
-ShardDegrees state_split(const Layout& layout) {
-    return layout.shard == Shard::none ? ShardDegrees{} : shard_degrees(layout);
-}
-
 /// Bytes of states an update reads and writes per parameter: gradient in, master weight and moments
 /// in and out, compute copy out.
 double update_bytes(const StepContext& c) {
@@ -286,7 +366,7 @@ double updated_parameters(const RankParameters& p, const ShardDegrees& split) {
 double optimizer_seconds(const StepContext& c, const Layout& layout, const LayoutParts& parts,
                          const StageShape& shape) {
     if (c.rates.update_rate <= 0.0) return 0.0;
-    const RankParameters p = parameters_of(parts, shape);
+    const RankParameters p = held_parameters(layout, parts, shape);
     const bool keeps_all = layout.shard < Shard::optimizer_gradients;
     const double own = updated_parameters(p, state_split(layout));
     const double accumulated = keeps_all ? p.trained() : own;
@@ -304,7 +384,8 @@ OffloadFixed offload_fixed(const StepContext& c, const Layout& layout, const Lay
     OffloadFixed out;
     if (layout.offload_tier == OffloadTier::none || c.host_link <= 0.0) return out;
     const bool on_nvme = layout.offload_tier == OffloadTier::nvme;
-    const double own = updated_parameters(parameters_of(parts, shape), state_split(layout));
+    const double own =
+        updated_parameters(held_parameters(layout, parts, shape), state_split(layout));
     const double moved = own * fraction(layout.offload_optimizer);
     if (moved > 0.0) {
         out.step = moved * (c.gradient_element + c.parameter_element) / c.host_link;

@@ -28,12 +28,16 @@ struct SharedLinks {
 };
 /// What data parallelism moves on a rank of one stage, whatever the micro-batch.
 struct DataParallelMoves {
-    bool by_unit = false;       ///< gathered and reduced unit by unit for every micro-batch
-    bool after = false;         ///< reduced and gathered in one piece after the backward pass
-    GroupTraffic gather;        ///< of parameters, all units or buckets; none of its own if `after`
-    GroupTraffic reduce;        ///< of gradients, the same; if `after`, with what is gathered
-    GroupTraffic replicate;     ///< pieces of a hybrid sharding, once per step
-    GroupTraffic tied;          ///< copies of a tied table, once per step
+    bool by_unit = false;   ///< gathered and reduced unit by unit for every micro-batch
+    bool after = false;     ///< reduced and gathered in one piece after the backward pass
+    GroupTraffic gather;    ///< of parameters, all units or buckets; none of its own if `after`
+    GroupTraffic reduce;    ///< of gradients, the same; if `after`, with what is gathered
+    GroupTraffic replicate; ///< pieces of a hybrid sharding, once per step
+    GroupTraffic tied;      ///< what other stages hold as well, once per step
+    /// Shares of `gather` that are there already where the passes of a stage turn round: forward to
+    /// backward, backward to forward.
+    double kept_backward = 0.0, kept_forward = 0.0;
+    bool last = false; ///< the stage has the head
     double unpack = 0.0;        ///< seconds in which gathered parameters are copied
     double pack_gradient = 0.0; ///< the same for gradients on their way out
     double buckets = 0.0;       ///< seconds in which gradients go into buckets and back, per step

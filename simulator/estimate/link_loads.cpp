@@ -65,7 +65,9 @@ void set_link_loads(const GroupPaths& paths, const PipelineShape& shape,
     };
     add("tp", Group::tp, &StageTraffic::tp);
     add("cp", Group::cp, &StageTraffic::cp);
-    add("ep", Group::ep, &StageTraffic::ep);
+    // experts that no group of ranks deals out may still be split
+    const bool dealt = path_in(paths, Group::ep).ranks > 1;
+    add("ep", dealt ? Group::ep : Group::etp, &StageTraffic::ep);
     if (shape.stages > 1) {
         writer.begin("pp", path_in(paths, Group::pp));
         std::int64_t stage = 0;

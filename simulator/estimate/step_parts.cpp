@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "simulator/schedule/layout_schedule.hpp"
 #include "simulator/schedule/pipeline_order.hpp"
 #include "simulator/spec/parameters.hpp"
 
@@ -54,8 +55,7 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Layout& layou
     const Part* trunk = trunk_of(model);
     const auto kinds = static_cast<std::int64_t>(model.block_kinds.size());
     // Both directions of DualPipe hold a copy, and half of the micro-batches go each way.
-    const bool twice = layout.schedule == ScheduleKind::dual_pipe && layout.chunks == 2;
-    const double weight = twice ? 0.5 : 1.0;
+    const double weight = is_mirrored(layout) ? 0.5 : 1.0;
     const PipelineShape pipeline{layout.schedule, layout.pp,
                                  std::max<std::int32_t>(1, layout.chunks), 1};
     std::vector<StageShape> shapes;
@@ -199,10 +199,10 @@ void set_unit_parameters(const ModelSpec& model, const Resolved& resolved, const
     }
     out.push_back(embedding_on_rank(model, resolved, layout));
     // where one stage holds both ends, a tied table is counted there once
-    out.push_back(head_on_rank(model, resolved, layout, layout.pp == 1));
+    out.push_back(head_on_rank(model, resolved, layout, has_both_ends(layout)));
     if (const std::int64_t modules = prediction_modules(model); modules > 0) {
         out.push_back(1.0 / static_cast<double>(modules) *
-                      prediction_joints_on_rank(model, resolved, layout, layout.pp == 1));
+                      prediction_joints_on_rank(model, resolved, layout, has_both_ends(layout)));
     }
 }
 

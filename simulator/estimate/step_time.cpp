@@ -241,6 +241,10 @@ StageTraffic traffic_of(const StepContext& c, const Layout& layout, const Layout
             out.tp += again * u.tp_again;
             out.cp += again * u.cp_again;
             out.ep += again * u.ep_again;
+        } else if (recompute == Recompute::selective) {
+            out.tp += n * u.tp_selective;
+            out.cp += n * u.cp_selective;
+            out.ep += n * u.ep_selective;
         }
     }
     if (layout.pp > 1) {

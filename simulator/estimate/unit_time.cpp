@@ -172,6 +172,9 @@ UnitTime unit_time(const UnitWork& work, const ComputeRates& rates, const Overla
         pass_time(backward, scale * backward.kernels, comm_backward, rates, overlap, cp_kind);
     unit.selective_recompute =
         pass_time(again, scale * again.kernels, comm_again, rates, overlap, cp_kind);
+    unit.tp_selective = comm_again.tp;
+    unit.cp_selective = comm_again.cp;
+    unit.ep_selective = comm_again.ep;
     unit.tp_forward = comm_forward.tp;
     unit.cp_forward = comm_forward.cp;
     unit.ep_forward = comm_forward.ep;

@@ -151,7 +151,8 @@ struct UnitTime {
     double weight_tensors = 0.0;  ///< on one rank
     GroupTraffic tp, cp, ep;      ///< forward and backward
     GroupTraffic tp_forward, cp_forward, ep_forward;
-    GroupTraffic tp_again, cp_again, ep_again; ///< of full recomputation
+    GroupTraffic tp_again, cp_again, ep_again;             ///< of full recomputation
+    GroupTraffic tp_selective, cp_selective, ep_selective; ///< of selective recomputation
 
     friend bool operator==(const UnitTime&, const UnitTime&) = default;
 };

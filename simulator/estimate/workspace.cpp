@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "simulator/network/algorithms.hpp"
+#include "simulator/schedule/layout_schedule.hpp"
 #include "simulator/units/hash_mix.hpp"
 
 namespace shardplan::sim {
@@ -223,8 +224,9 @@ void begin_row(const PreparedScenario& prepared, const Layout& layout, Workspace
     parts.paths = paths.paths;
     parts.spread = paths.spread;
     parts.collectives.set_paths(paths.numbers);
-    const UnitParametersKey key{{std::uint32_t{layout.tp} << 16U | layout.ep,
-                                 std::uint32_t{layout.etp} << 1U | (layout.pp == 1 ? 1U : 0U)}};
+    const UnitParametersKey key{
+        {std::uint32_t{layout.tp} << 16U | layout.ep,
+         std::uint32_t{layout.etp} << 1U | (has_both_ends(layout) ? 1U : 0U)}};
     if (parts.parameters.empty() || !(key == cache.parameters_key)) {
         set_unit_parameters(prepared.scenario.model, prepared.resolved, layout, parts.parameters);
         cache.parameters_key = key;

@@ -281,8 +281,8 @@ void add_exchange(const GroupPath& path, Collective op, Lines& lines) {
     if (lines.allows(Algorithm::torus_2d)) add_torus(path, trips, lines);
     if (lines.allows(Algorithm::halving_doubling)) add_halving_doubling(path, trips, lines);
     if (reduces_and_gathers) {
-        // the root of a binomial tree adds what each of its children sends
-        lines.set_summed(rounds(path.ranks));
+        // of two trees a rank has two children in one, which send half of the data each
+        lines.set_summed(path.ranks > 2 ? 1.0 : 0.5);
         if (lines.allows(Algorithm::tree)) add_trees(path, lines);
         lines.set_summed(0.0);
         add_in_switch(path, lines);

@@ -114,9 +114,7 @@ ScheduleInput executed_input(const ModelSpec& model, const Layout& layout,
     // copies of the shards, of the tied table and of mirrored stages
     const bool copies = shared && layout.shard_group != 0 &&
                         shard_ranks(layout) < std::int64_t{layout.dp} * layout.cp;
-    const bool twice =
-        layout.pp > 1 && (model.embedding.tied ||
-                          (layout.schedule == ScheduleKind::dual_pipe && layout.chunks == 2));
+    const bool twice = layout.pp > 1 && (model.embedding.tied || is_mirrored(layout));
     dp.replicas = (copies && layout.shard != Shard::none) || twice;
     return in;
 }

@@ -31,6 +31,17 @@ LayoutUnits layout_units(const ModelSpec& model, const RecomputePlan& plan,
 /// The pipeline of a layout; `micro_batches` of each data-parallel rank in a step.
 PipelineShape pipeline_shape(const Layout& layout, std::int64_t micro_batches);
 
+/// Whether two stages hold the same parameters, as both directions of DualPipe pass through each.
+constexpr bool is_mirrored(const Layout& layout) {
+    return layout.pp > 1 && layout.schedule == ScheduleKind::dual_pipe && layout.chunks == 2;
+}
+
+/// Whether the stage with the token table has the head as well.
+constexpr bool has_both_ends(const Layout& layout) {
+    const bool turns_round = layout.schedule == ScheduleKind::zb_v && layout.chunks == 2;
+    return layout.pp == 1 || is_mirrored(layout) || turns_round;
+}
+
 /// Units that one wrap unit holds; 0: all of a chunk.
 constexpr std::int32_t wrapped_units(WrapUnit wrap) {
     switch (wrap) {

@@ -94,6 +94,10 @@ void describe(FieldVisitor& v, StateRules& x) {
           {"whole_pieces", "pieces of whole elements",
            "parameters are split into equal pieces, the last filled up; unit by unit under zero3"},
           x.whole_pieces);
+    field(v,
+          {"reuses_gathered", "gathered units used again",
+           "units gathered ahead are not moved if they are there from another pass"},
+          x.reuses_gathered);
     field(v, {"bucket_copy", "bucket copies", "data-parallel buckets beside the gradients"},
           x.bucket_copy);
     field(v, {"fp32_gradient_on_step", "fp32 gradient on step", "a copy of the gradient shard"},

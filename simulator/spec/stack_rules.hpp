@@ -151,6 +151,8 @@ struct StateRules {
     bool fp32_gradient_on_step = false; ///< an fp32 copy of the gradient shard while stepping
     bool fp16_gradients_stay = false;   ///< in fp16 gradients stay 16 bits wide until the step
     bool foreach_temporary = false;     ///< the multi-tensor optimizer makes one temporary copy
+    /// Under zero3 what is gathered ahead is not moved if it is still there from another pass.
+    bool reuses_gathered = false;
     bool unit_copies = false; ///< gathered units are copied into parameters, gradients out of them
     bool flat_reduction = false; ///< gradients are copied into a bucket and an fp32 copy of it
     bool gradients_start_late = false; ///< with one micro-batch, gradients appear as activations go

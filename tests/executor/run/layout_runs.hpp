@@ -58,23 +58,31 @@ struct TinyOutcome {
     std::vector<std::vector<exec::TrainStep>> steps; ///< by rank
 };
 
-/// `visit`, if any, is called on each rank's thread after the last step.
+/// One rank's part. `visit`, if any, is called after the last step.
+inline sim::Status train_rank(exec::Communicator& world, const exec::TrainingPlan& plan,
+                              exec::Index steps, std::vector<exec::TrainStep>& out,
+                              const std::function<void(exec::Trainer&, int)>& visit = {}) {
+    auto data = exec::TokenSource::synthetic(700, plan.model.embedding.vocab, 5);
+    auto trainer = exec::Trainer::make(world, plan, std::move(data));
+    if (!trainer) return std::move(trainer).error();
+    for (exec::Index i = 0; i < steps; ++i) {
+        auto step = (*trainer)->step();
+        if (!step) return std::move(step).error();
+        out.push_back(*step);
+    }
+    if (visit) visit(**trainer, world.rank());
+    return sim::Done{};
+}
+
+/// All ranks, each as a thread.
 inline TinyOutcome train(const exec::TrainingPlan& plan, exec::Index steps,
                          const std::function<void(exec::Trainer&, int)>& visit = {}) {
     const auto ranks = static_cast<int>(sim::rank_count(plan.layout));
     TinyOutcome out;
     out.steps.resize(static_cast<std::size_t>(ranks));
-    const auto body = [&](exec::Communicator& world) -> sim::Status {
-        auto data = exec::TokenSource::synthetic(700, plan.model.embedding.vocab, 5);
-        auto trainer = exec::Trainer::make(world, plan, std::move(data));
-        if (!trainer) return std::move(trainer).error();
-        for (exec::Index i = 0; i < steps; ++i) {
-            auto step = (*trainer)->step();
-            if (!step) return std::move(step).error();
-            out.steps[static_cast<std::size_t>(world.rank())].push_back(*step);
-        }
-        if (visit) visit(**trainer, world.rank());
-        return sim::Done{};
+    const auto body = [&](exec::Communicator& world) {
+        return train_rank(world, plan, steps, out.steps[static_cast<std::size_t>(world.rank())],
+                          visit);
     };
     out.status = exec::run_ranks(ranks, body, {.timeout = std::chrono::seconds(60)}).status();
     return out;

@@ -26,12 +26,10 @@ namespace fs = std::filesystem;
 const std::string program =
     (fs::path(SHARDPLAN_PROGRAM).parent_path() / "shardplan-run-cpu").string();
 
-/// Starts the program with its records going to a file; returns its process.
-pid_t start(const std::vector<std::string>& words, const std::string& records) {
-    std::vector<std::string> copies = {program};
-    copies.insert(copies.end(), words.begin(), words.end());
+/// Starts a command with its output going to a file; returns its process.
+pid_t start_command(std::vector<std::string> command, const std::string& records) {
     std::vector<char*> arguments;
-    for (std::string& word : copies) {
+    for (std::string& word : command) {
         arguments.push_back(word.data());
     }
     arguments.push_back(nullptr);
@@ -41,8 +39,47 @@ pid_t start(const std::vector<std::string>& words, const std::string& records) {
     const int nothing = ::open("/dev/null", O_WRONLY);
     ::dup2(out, STDOUT_FILENO);
     ::dup2(nothing, STDERR_FILENO);
-    ::execv(program.c_str(), arguments.data());
+    ::execvp(arguments.front(), arguments.data());
     ::_exit(127);
+}
+/// Starts the program, ranks as threads.
+pid_t start(const std::vector<std::string>& words, const std::string& records) {
+    std::vector<std::string> command = {program};
+    command.insert(command.end(), words.begin(), words.end());
+    return start_command(std::move(command), records);
+}
+/// The same with two processes.
+pid_t start_by_mpirun(const std::vector<std::string>& words, const std::string& records) {
+    std::vector<std::string> command = {"mpirun",
+                                        "--allow-run-as-root",
+                                        "--oversubscribe",
+                                        "--mca",
+                                        "btl_vader_single_copy_mechanism",
+                                        "none",
+                                        "-n",
+                                        "2",
+                                        program};
+    command.insert(command.end(), words.begin(), words.end());
+    command.insert(command.end(), {"--backend", "mpi"});
+    return start_command(std::move(command), records);
+}
+
+/// Processes of this program that `parent` has started.
+std::vector<pid_t> ranks_of(pid_t parent) {
+    std::vector<pid_t> out;
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+        const std::string name = entry.path().filename();
+        if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+        std::ifstream in(entry.path() / "stat");
+        std::string text;
+        std::getline(in, text);
+        // the name stands in brackets and is cut after 15 characters
+        const std::size_t end = text.rfind(')');
+        if (end == std::string::npos || text.find("(shardplan-run-c") == std::string::npos)
+            continue;
+        if (std::stol(text.substr(end + 4)) == parent) out.push_back(std::stoi(name));
+    }
+    return out;
 }
 
 int wait_for(pid_t child) {
@@ -144,6 +181,42 @@ TEST_F(RunProgram, KilledAtFiftyInstantsItGoesOnWithTheSameLosses) {
     }
     ASSERT_EQ(0, wait_for(start(words({"--save", path("ck"), "--save-every", "2", "--resume"}),
                                 path("last"))));
+    collect(path("last"), pieces);
+    EXPECT_EQ(whole, pieces);
+}
+
+TEST_F(RunProgram, WithARankKilledUnderMpiItGoesOnWithTheSameLosses) {
+    if (wait_for(start_by_mpirun({path("plan.json"), "--steps", "1"}, path("first"))) != 0) {
+        GTEST_SKIP() << "no mpirun, or a program without MPI";
+    }
+    Losses whole;
+    ASSERT_EQ(0, wait_for(start(words({}), path("whole"))));
+    collect(path("whole"), whole);
+    const std::vector<std::string> again =
+        words({"--save", path("ck"), "--save-every", "2", "--resume"});
+    std::mt19937_64 random(2);
+    Losses pieces;
+    constexpr int kills = 6;
+    int killed = 0;
+    for (int round = 0; killed < kills; ++round) {
+        ASSERT_LT(round, 10 * kills) << "it ends before a rank is killed";
+        const pid_t child = start_by_mpirun(again, path("piece"));
+        // some steps after the last checkpoint
+        const std::size_t records = 2 + random() % 9;
+        for (int i = 0; i < 3000 && records_in(path("piece")).size() < records; ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+        const std::vector<pid_t> ranks = ranks_of(child);
+        if (ranks.size() == 2) ::kill(ranks[random() % 2], SIGKILL);
+        const int status = wait_for(child);
+        collect(path("piece"), pieces);
+        if (status != 0) {
+            ++killed;
+        } else {
+            fs::remove_all(path("ck")); // it got to its end: once more from the beginning
+        }
+    }
+    ASSERT_EQ(0, wait_for(start_by_mpirun(again, path("last"))));
     collect(path("last"), pieces);
     EXPECT_EQ(whole, pieces);
 }

@@ -89,20 +89,35 @@ class ShapedHosts:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
         self.folder.cleanup()
 
-    def mpirun(self, command, hosts=None, timeout=300):
-        """Runs `command` with one rank on each of the first `hosts` hosts."""
-        hosts = hosts or self.count
+    def settings(self):
+        """What Open MPI has to be told of these hosts."""
         network = SUBNET.format(host=self.octet, i=0) + "/24"
-        start = ["mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", self.agent,
-                 "--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "pml", "ob1",
-                 "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", network,
-                 "--mca", "oob_tcp_if_include", network, "--mca", "mpi_yield_when_idle", "1",
-                 "--host", ",".join(self.address(i) for i in range(hosts)), "-n", str(hosts)]
-        words = " ".join(_quoted(w) for w in start + list(command))
+        return {"plm_rsh_agent": self.agent, "plm_rsh_no_tree_spawn": "1", "pml": "ob1",
+                "btl": "tcp,self", "btl_tcp_if_include": network, "oob_tcp_if_include": network,
+                "mpi_yield_when_idle": "1"}
+
+    def on_first_host(self, command, timeout=300, **environment):
+        words = " ".join(_quoted(w) for w in command)
         return subprocess.run(
             ["ip", "netns", "exec", self.space(0), "unshare", "--uts", "sh", "-c",
              f"hostname {self.space(0)}; exec {words}"],
-            capture_output=True, text=True, timeout=timeout)
+            capture_output=True, text=True, timeout=timeout, env=dict(os.environ, **environment))
+
+    def mpirun(self, command, hosts=None, timeout=300):
+        """Runs `command` with one rank on each of the first `hosts` hosts."""
+        hosts = hosts or self.count
+        start = ["mpirun", "--allow-run-as-root"]
+        for name, value in self.settings().items():
+            start += ["--mca", name, value]
+        start += ["--host", ",".join(self.address(i) for i in range(hosts)), "-n", str(hosts)]
+        return self.on_first_host(start + list(command), timeout)
+
+    def hostfile(self, hosts, ranks):
+        """Path of a file that names the first `hosts` hosts with room for so many ranks each."""
+        path = os.path.join(self.folder.name, "hosts")
+        with open(path, "w", encoding="utf-8") as out:
+            out.writelines(f"{self.address(i)} slots={ranks}\n" for i in range(hosts))
+        return path
 
     def sent_bytes(self):
         """Bytes that have left each host, headers of Ethernet, IP and TCP included."""
