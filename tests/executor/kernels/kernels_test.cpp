@@ -340,6 +340,19 @@ TEST_F(KernelGradients, RoutingSendsEveryChoiceAndPrefersTheLowerNumber) {
     EXPECT_EQ(moved, (Values{0, 5, 1, 2, 3, 4}));
 }
 
+TEST_F(KernelGradients, SquareSumsAreThoseOfAllElementsAndNoOthers) {
+    CpuKernels<float> single(2);
+    for (const Index count : {0, 1, 15, 16, 17, 16384, 16384 * 3 + 5}) {
+        std::vector<float> x(static_cast<std::size_t>(count) + 1);
+        single.fill(count + 1, 0.5F, x.data());
+        x.back() = 1000.0F;
+        EXPECT_EQ(single.square_sum(count, x.data()), 0.25 * static_cast<double>(count));
+        single.fill(count, 0.0F, x.data());
+        EXPECT_EQ(single.square_sum(count, x.data()), 0.0);
+        EXPECT_EQ(x.back(), 1000.0F);
+    }
+}
+
 TEST_F(KernelGradients, ResultsDoNotDependOnTheNumberOfThreads) {
     CpuKernels<double> one(1);
     CpuKernels<double> three(3);
