@@ -71,8 +71,9 @@ void CpuKernels<Scalar>::scale(Index count, Scalar factor, Scalar* x) {
 
 template <class Scalar>
 void CpuKernels<Scalar>::fill(Index count, Scalar value, Scalar* x) {
-    pool_->ranges(count, column_step, count,
-                  [&](Index begin, Index end) { std::fill(x + begin, x + end, value); });
+    pool_->ranges(count, column_step, count, [&](Index begin, Index end) {
+        array(x + begin, end - begin).setConstant(value);
+    });
 }
 
 template <class Scalar>
