@@ -13,20 +13,6 @@ enum class Storage : std::uint8_t {
     bf16,   ///< rounded to 16 bits; what an operator reads is what was rounded
 };
 
-/// Rounds to 16 bits, and back.
-template <class Scalar>
-void pack(const Scalar* values, Index count, Bf16* out) {
-    for (Index i = 0; i < count; ++i) {
-        out[i] = to_bf16(static_cast<float>(values[i]));
-    }
-}
-template <class Scalar>
-void unpack(const Bf16* values, Index count, Scalar* out) {
-    for (Index i = 0; i < count; ++i) {
-        out[i] = static_cast<Scalar>(to_float(values[i]));
-    }
-}
-
 /// Values to read, converted for the length of a scope where they are stored in 16 bits.
 template <class Scalar>
 class Reading {
