@@ -7,8 +7,9 @@ namespace shardplan::exec {
 
 namespace {
 
-/// Element operations below which waking a thread costs more than it saves: some 20 us of work.
-constexpr std::int64_t worth_waking = 1 << 15;
+/// Element operations below which another thread costs more than it saves: some 5 us of work on
+/// values in a cache.
+constexpr std::int64_t worth_waking = 1 << 17;
 /// How long to look for work before sleeping: what it takes to wake a thread of a virtual machine.
 constexpr std::chrono::microseconds looking{100};
 
