@@ -26,4 +26,10 @@ inline float to_float(Bf16 value) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16U);
 }
 
+/// Rounds `count` values to 16 bits, and back. Scalar: float or double.
+template <class Scalar>
+void pack(const Scalar* values, std::int64_t count, Bf16* out);
+template <class Scalar>
+void unpack(const Bf16* values, std::int64_t count, Scalar* out);
+
 } // namespace shardplan::exec

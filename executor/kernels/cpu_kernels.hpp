@@ -28,6 +28,7 @@ public:
     void sum_rows(Index rows, Index width, const Scalar* dy, Scalar* bias_gradient) override;
     void add(Index count, const Scalar* x, Scalar* y) override;
     void scale(Index count, Scalar factor, Scalar* x) override;
+    void fill(Index count, Scalar value, Scalar* x) override;
     void norm_forward(const NormShape& shape, const Scalar* x, const Scalar* scale,
                       const Scalar* shift, Scalar* y, Scalar* stats) override;
     void norm_backward(const NormShape& shape, const Scalar* dy, const Scalar* x,

@@ -7,6 +7,8 @@ namespace {
 
 /// Rows or columns of C per border between threads: a multiple of every register block of Eigen's.
 constexpr Index border = 48;
+/// Products of two elements that a thread adds up in the time of one operation on an element.
+constexpr Index products_per_operation = 16;
 
 /// The part of C with rows [row, row + rows) and columns [column, column + columns).
 struct Part {
@@ -49,11 +51,12 @@ void CpuKernels<Scalar>::product(ProductForm form, ProductShape s, const Scalar*
                                  Scalar* c, bool accumulate) {
     if (s.m == 0 || s.n == 0) return;
     const bool by_rows = s.m >= s.n;
-    pool_->ranges(by_rows ? s.m : s.n, border, s.m * s.n * s.k, [&](Index begin, Index end) {
-        const Part part =
-            by_rows ? Part{begin, end - begin, 0, s.n} : Part{0, s.m, begin, end - begin};
-        part_of_product(form, s, part, a, b, c, accumulate);
-    });
+    pool_->ranges(by_rows ? s.m : s.n, border, s.m * s.n * s.k / products_per_operation,
+                  [&](Index begin, Index end) {
+                      const Part part = by_rows ? Part{begin, end - begin, 0, s.n}
+                                                : Part{0, s.m, begin, end - begin};
+                      part_of_product(form, s, part, a, b, c, accumulate);
+                  });
 }
 
 template <class Scalar>

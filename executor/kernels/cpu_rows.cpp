@@ -70,6 +70,13 @@ void CpuKernels<Scalar>::scale(Index count, Scalar factor, Scalar* x) {
 }
 
 template <class Scalar>
+void CpuKernels<Scalar>::fill(Index count, Scalar value, Scalar* x) {
+    pool_->ranges(count, column_step, count, [&](Index begin, Index end) {
+        array(x + begin, end - begin).setConstant(value);
+    });
+}
+
+template <class Scalar>
 void CpuKernels<Scalar>::norm_forward(const NormShape& s, const Scalar* x, const Scalar* scale,
                                       const Scalar* shift, Scalar* y, Scalar* stats) {
     const auto width = static_cast<Scalar>(s.width);
@@ -216,6 +223,7 @@ void CpuKernels<Scalar>::embed_backward(const EmbedShape& s, std::span<const Tok
     template void CpuKernels<S>::sum_rows(Index, Index, const S*, S*);                            \
     template void CpuKernels<S>::add(Index, const S*, S*);                                        \
     template void CpuKernels<S>::scale(Index, S, S*);                                             \
+    template void CpuKernels<S>::fill(Index, S, S*);                                              \
     template void CpuKernels<S>::norm_forward(const NormShape&, const S*, const S*, const S*, S*, \
                                               S*);                                                \
     template void CpuKernels<S>::norm_backward(const NormShape&, const S*, const S*, const S*,    \

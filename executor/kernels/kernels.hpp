@@ -137,6 +137,8 @@ public:
     virtual void add(Index count, const Scalar* x, Scalar* y) = 0;
     /// x *= factor.
     virtual void scale(Index count, Scalar factor, Scalar* x) = 0;
+    /// x = value.
+    virtual void fill(Index count, Scalar value, Scalar* x) = 0;
 
     /// `scale` and `shift` may be null. `stats`: of each row after another.
     virtual void norm_forward(const NormShape& shape, const Scalar* x, const Scalar* scale,

@@ -1,17 +1,47 @@
 #include "executor/kernels/thread_pool.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 namespace shardplan::exec {
 
 namespace {
 
-/// Element operations below which waking a thread costs more than it saves: some 20 us of work.
-constexpr std::int64_t worth_waking = 1 << 15;
+/// Element operations below which another thread costs more than it saves: some 5 us of work on
+/// values in a cache.
+constexpr std::int64_t worth_waking = 1 << 17;
+/// How long to look for work before sleeping: what it takes to wake a thread of a virtual machine.
+constexpr std::chrono::microseconds looking{100};
+
+std::atomic<int> threads_of_pools = 0;
+std::atomic<int> processes_here = 1;
 
 } // namespace
 
+void ThreadPool::share_machine(int processes) { processes_here = std::max(1, processes); }
+
+bool ThreadPool::have_processors() {
+    static const int processors = static_cast<int>(std::thread::hardware_concurrency());
+    return threads_of_pools * processes_here <= processors;
+}
+
+template <class Ready>
+void ThreadPool::wait(std::unique_lock<std::mutex>& lock, std::condition_variable& signal,
+                      const Ready& ready) {
+    using Clock = std::chrono::steady_clock;
+    if (have_processors() && !ready()) {
+        lock.unlock();
+        const Clock::time_point end = Clock::now() + looking;
+        while (!ready() && Clock::now() < end) {
+            std::this_thread::yield();
+        }
+        lock.lock();
+    }
+    signal.wait(lock, ready);
+}
+
 ThreadPool::ThreadPool(int threads) {
+    threads_of_pools += std::max(1, threads);
     for (int i = 1; i < threads; ++i) {
         workers_.emplace_back([this] { serve(); });
     }
@@ -23,6 +53,7 @@ ThreadPool::~ThreadPool() {
         stop_ = true;
     }
     wake_.notify_all();
+    threads_of_pools -= this->threads();
 }
 
 void ThreadPool::take_parts(std::unique_lock<std::mutex>& lock) {
@@ -40,7 +71,7 @@ void ThreadPool::take_parts(std::unique_lock<std::mutex>& lock) {
 void ThreadPool::serve() {
     std::unique_lock lock(mutex_);
     while (true) {
-        wake_.wait(lock, [this] { return stop_ || next_ < parts_; });
+        wait(lock, wake_, [this] { return stop_ || next_ < parts_; });
         if (stop_) return;
         take_parts(lock);
         if (running_ == 0) done_.notify_one();
@@ -60,7 +91,7 @@ void ThreadPool::run(std::int64_t parts, const std::function<void(std::int64_t)>
     parts_ = parts;
     wake_.notify_all();
     take_parts(lock);
-    done_.wait(lock, [this] { return running_ == 0; });
+    wait(lock, done_, [this] { return running_ == 0; });
 }
 
 void ThreadPool::ranges(std::int64_t count, std::int64_t step, std::int64_t cost,

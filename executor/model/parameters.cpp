@@ -306,9 +306,9 @@ void Parameters<Scalar>::changed() {
 }
 
 template <class Scalar>
-void Parameters<Scalar>::clear_gradients() {
+void Parameters<Scalar>::clear_gradients(Kernels<Scalar>& kernels) {
     for (Whole& whole : whole_) {
-        std::fill_n(whole.gradients.data(), whole.gradients.size(), Scalar(0));
+        kernels.fill(whole.gradients.size(), Scalar(0), whole.gradients.data());
     }
 }
 

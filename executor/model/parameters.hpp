@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "executor/kernels/kernels.hpp"
 #include "executor/kernels/memory_count.hpp"
 #include "executor/kernels/tensor.hpp"
 #include "executor/model/share.hpp"
@@ -150,7 +151,7 @@ public:
     [[nodiscard]] const Scalar* values() const { return whole_.front().values.data(); }
     [[nodiscard]] const Scalar* gradients() const { return whole_.front().gradients.data(); }
     void changed();
-    void clear_gradients();
+    void clear_gradients(Kernels<Scalar>& kernels);
     /// Starting values from a number: those of an element depend on the seed, the parameter's name
     /// and its place in the whole alone, so that every split of the model starts alike.
     void start(std::uint64_t seed);

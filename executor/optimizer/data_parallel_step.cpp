@@ -133,10 +133,10 @@ void DataParallel<Scalar>::clear_gradients() {
             parameters_->drop_gradients(s);
         }
     }
-    parameters_->clear_gradients();
+    parameters_->clear_gradients(*kernels_);
     for (const Holders holders : {Holders::dense, Holders::expert}) {
         Buffer<Scalar>& split = shards_->split_gradients(holders);
-        std::fill_n(split.data(), split.size(), Scalar(0));
+        kernels_->fill(split.size(), Scalar(0), split.data());
     }
     reduced_.assign(reduced_.size(), false);
 }

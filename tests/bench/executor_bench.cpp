@@ -1,14 +1,11 @@
 #include <chrono>
-#include <cstdint>
 #include <memory>
 #include <thread>
 
 #include <benchmark/benchmark.h>
 
 #include "executor/kernels/cpu_kernels.hpp"
-#include "executor/model/model.hpp"
-#include "executor/optimizer/data_parallel.hpp"
-#include "executor/run/token_source.hpp"
+#include "tests/bench/gpt2_step.hpp"
 
 /// A training step on one rank, all cores, and where its time goes.
 namespace {
@@ -67,66 +64,22 @@ private:
     }
 };
 
-/// GPT-2 124M (Radford et al. 2019), without dropout.
-sim::ModelSpec gpt2_124m() {
-    sim::BlockKind block;
-    block.name = "dense";
-    block.attention.heads = block.attention.kv_heads = 12;
-    block.attention.qk_head_dim = block.attention.v_head_dim = 64;
-    block.attention.qkv_bias = block.attention.out_bias = true;
-    block.ffn.width = 3072;
-    block.ffn.bias = true;
-    block.norms.kind = sim::NormKind::layernorm;
-    block.norms.bias = true;
-    sim::Part trunk;
-    trunk.name = "text";
-    trunk.hidden = 768;
-    trunk.runs = {{0, 12}};
-    trunk.norm_kind = sim::NormKind::layernorm;
-    trunk.norm_bias = true;
-    sim::ModelSpec model;
-    model.name = "gpt2";
-    model.parts = {trunk};
-    model.block_kinds = {block};
-    model.embedding.vocab = 50257;
-    model.embedding.position_rows = 1024;
-    model.embedding.positions = sim::Positions::learned;
-    model.embedding.tied = true;
-    return model;
-}
-
 /// Arguments: samples, tokens of each, 16-bit storage or not.
 void StepOfGpt2OnOneRank(benchmark::State& state) {
     const auto threads = static_cast<int>(std::thread::hardware_concurrency());
     const auto kernels = std::make_shared<Timed>(threads);
-    exec::ModelOptions options;
-    options.micro_batch = state.range(0);
-    options.sequence = state.range(1);
-    options.storage = state.range(2) == 0 ? exec::Storage::scalar : exec::Storage::bf16;
-    const auto model = *exec::Model<float>::make(gpt2_124m(), options, kernels);
-    exec::Parameters<float>& parameters = model->parameters();
-    parameters.start(1);
-    const auto optimizer = exec::DataParallel<float>::make(*kernels, parameters, {});
-    auto stream = *exec::SampleStream::make(exec::TokenSource::synthetic(1 << 20, 50257, 1),
-                                            options.sequence, {});
-    const exec::Index count = options.tokens();
-    std::vector<exec::Token> tokens(static_cast<std::size_t>(count));
-    std::vector<exec::Token> targets(tokens.size());
-    const auto step = [&] {
-        stream.next(tokens, targets);
-        const auto loss = model->train(tokens, targets, {1.0 / static_cast<double>(count), 1.0});
-        const auto report = optimizer->step(1e-4);
-        if (!loss || !report) state.SkipWithError("the step failed");
-    };
-    step(); // takes its memory
+    test::Gpt2Step step(kernels, state.range(0), state.range(1),
+                        state.range(2) == 0 ? exec::Storage::scalar : exec::Storage::bf16);
+    bool fine = step.run(); // takes its memory
     kernels->restart();
     const Clock::time_point start = Clock::now();
     for (auto _ : state) {
-        step();
+        fine = step.run() && fine;
     }
+    if (!fine) state.SkipWithError("the step failed");
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     const double steps = static_cast<double>(state.iterations());
-    state.counters["tokens/s"] = static_cast<double>(count) * steps / seconds;
+    state.counters["tokens/s"] = static_cast<double>(step.tokens()) * steps / seconds;
     state.counters["products_%"] = 100.0 * kernels->products.seconds / seconds;
     state.counters["attention_%"] = 100.0 * kernels->attention.seconds / seconds;
     state.counters["adamw_%"] = 100.0 * kernels->optimizer.seconds / seconds;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "executor/comm/agree.hpp"
+#include "executor/kernels/thread_pool.hpp"
 #include "executor/run/program/stop_signal.hpp"
 #include "executor/run/rank_facts.hpp"
 #include "executor/run/sweep.hpp"
@@ -70,11 +71,12 @@ Status sweep(Communicator& world, const ProgramOptions& options, const LoadedPla
 } // namespace
 
 void share_processors(const ProgramOptions& options, TrainingPlan& plan, bool launched) {
-    if (options.threads > 0) return;
     const long allowed = allowed_processors();
     const auto all = static_cast<long>(sim::rank_count(plan.layout));
     const bool bound = launched && allowed < ::sysconf(_SC_NPROCESSORS_ONLN);
     const long sharing = bound ? 1 : launched ? ranks_on_this_machine(all) : all;
+    if (launched) ThreadPool::share_machine(static_cast<int>(sharing));
+    if (options.threads > 0) return;
     plan.threads = static_cast<int>(std::max(1L, allowed / sharing));
 }
 

@@ -22,6 +22,28 @@ TEST(Bf16, RoundsToTheNearestAndTiesToEven) {
     EXPECT_TRUE(std::isnan(to_float(to_bf16(std::bit_cast<float>(0x7f800001U)))));
 }
 
+/// Lengths around those of vectors: what a loop over whole ones leaves over is converted alike.
+TEST(Bf16, BuffersOfAnyLengthAreRoundedAsTheirElementsAre) {
+    std::vector<float> x;
+    for (int i = 0; i < 67; ++i) {
+        x.push_back(1.0F + 0x1p-9F * static_cast<float>(i));
+    }
+    x[3] = std::numeric_limits<float>::quiet_NaN();
+    x[40] = -std::numeric_limits<float>::infinity();
+    for (std::size_t count = 0; count <= x.size(); ++count) {
+        std::vector<Bf16> packed(count + 1);
+        std::vector<float> back(count + 1);
+        pack(x.data(), static_cast<Index>(count), packed.data());
+        unpack(packed.data(), static_cast<Index>(count), back.data());
+        for (std::size_t i = 0; i < count; ++i) {
+            ASSERT_EQ(packed[i], to_bf16(x[i]));
+            ASSERT_EQ(std::bit_cast<std::uint32_t>(back[i]), packed[i].bits << 16U);
+        }
+        EXPECT_EQ(packed.back(), Bf16{});
+        EXPECT_EQ(back.back(), 0.0F);
+    }
+}
+
 /// Products against three loops, for sizes around the borders between threads.
 TEST_F(KernelGradients, ProductsOfAllFormsAreTheSumsTheyStandFor) {
     for (const ProductShape s : {ProductShape{1, 1, 1}, {7, 5, 3}, {97, 49, 33}, {50, 130, 64}}) {
@@ -338,6 +360,19 @@ TEST_F(KernelGradients, RoutingSendsEveryChoiceAndPrefersTheLowerNumber) {
     Values moved(6);
     kernels.move_rows(6, 1, place.data(), Values{0, 1, 2, 3, 4, 5}.data(), moved.data());
     EXPECT_EQ(moved, (Values{0, 5, 1, 2, 3, 4}));
+}
+
+TEST_F(KernelGradients, SquareSumsAreThoseOfAllElementsAndNoOthers) {
+    CpuKernels<float> single(2);
+    for (const Index count : {0, 1, 15, 16, 17, 16384, 16384 * 3 + 5}) {
+        std::vector<float> x(static_cast<std::size_t>(count) + 1);
+        single.fill(count + 1, 0.5F, x.data());
+        x.back() = 1000.0F;
+        EXPECT_EQ(single.square_sum(count, x.data()), 0.25 * static_cast<double>(count));
+        single.fill(count, 0.0F, x.data());
+        EXPECT_EQ(single.square_sum(count, x.data()), 0.0);
+        EXPECT_EQ(x.back(), 1000.0F);
+    }
 }
 
 TEST_F(KernelGradients, ResultsDoNotDependOnTheNumberOfThreads) {

@@ -1,6 +1,8 @@
 #include "executor/kernels/thread_pool.hpp"
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -50,6 +52,36 @@ TEST(ThreadPool, WakesNobodyForLittleWork) {
         ++calls;
     });
     EXPECT_EQ(calls, 1);
+}
+
+/// A worker that looked for work would take the processor from the thread that has some.
+TEST(ThreadPool, LooksForWorkOnlyWhileEveryThreadHasAProcessor) {
+    const int processors = static_cast<int>(std::thread::hardware_concurrency());
+    ThreadPool one(1);
+    EXPECT_TRUE(ThreadPool::have_processors());
+    {
+        ThreadPool more(processors);
+        EXPECT_FALSE(ThreadPool::have_processors());
+    }
+    EXPECT_TRUE(ThreadPool::have_processors());
+    ThreadPool::share_machine(processors + 1);
+    EXPECT_FALSE(ThreadPool::have_processors());
+    ThreadPool::share_machine(1);
+    EXPECT_TRUE(ThreadPool::have_processors());
+}
+
+/// Operators in quick succession, and after a pause in which workers have gone to sleep.
+TEST(ThreadPool, FindsItsWorkersAwakeOrAsleep) {
+    ThreadPool pool(2);
+    std::int64_t sum = 0;
+    for (int round = 0; round < 300; ++round) {
+        std::atomic<std::int64_t> found{0};
+        pool.run(5, [&](std::int64_t part) { found += part; });
+        ASSERT_EQ(found.load(), 10);
+        sum += found;
+        if (round % 100 == 99) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    EXPECT_EQ(sum, 3000);
 }
 
 } // namespace

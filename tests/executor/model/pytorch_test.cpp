@@ -60,7 +60,8 @@ void run_block(Model<Scalar>& model, Values& found) {
     model.backward(0, pass, gradient.data(), 0.0);
     for (Index i = 0; i < count; ++i)
         found["block_gradient"] += static_cast<double>(gradient[i]) * wave(i, 5.0);
-    model.parameters().clear_gradients();
+    CpuKernels<Scalar> kernels(1);
+    model.parameters().clear_gradients(kernels);
 }
 
 template <class Scalar>
