@@ -3,6 +3,7 @@
 
 #include "executor/model/cross_entropy.hpp"
 #include "executor/model/model.hpp"
+#include "simulator/units/hash_mix.hpp"
 
 /// The ends of the model: tables before the first block, norm, head and loss behind the last. With
 /// tensor parallelism each rank has a part of the vocabulary.
@@ -42,11 +43,39 @@ void Model<Scalar>::embed(std::span<const Token> tokens, Pass<Scalar>& pass) con
         kernels_->embed(table_part(*table.position_table), own_positions(),
                         read(table.position_table), out, true);
     }
+    drop_embedded(pass, out);
     begun(pass);
 }
 
 template <class Scalar>
-void Model<Scalar>::embed_backward(std::span<const Token> tokens, const Scalar* gradient) const {
+void Model<Scalar>::drop_embedded(Pass<Scalar>& pass, Scalar* values) const {
+    if (options_.hidden_dropout == 0.0 || !pass.drawn.drops) return;
+    const Index hidden = sim::trunk_of(spec_)->hidden;
+    const std::vector<Index> places = rows_.own_places(options_.sequence, pass.drawn.first_sample);
+    // blocks are counted from 0
+    const Dropout dropout{options_.hidden_dropout,
+                          sim::hash_mix(pass.drawn.draw, ~std::uint64_t{0})};
+    pass.embedded_mask =
+        Scratch<std::uint8_t>(arena_, rows_.own * hidden, sim::TensorKind::activations);
+    kernels_->drop({rows_.own, hidden, dropout, places.data()}, values, pass.embedded_mask.data());
+}
+
+template <class Scalar>
+void Model<Scalar>::embed_backward(std::span<const Token> tokens, Pass<Scalar>& pass,
+                                   const Scalar* gradient) const {
+    if (!pass.embedded_mask.held()) {
+        embed_kept(tokens, gradient);
+        return;
+    }
+    Scratch<Scalar> kept(arena_, boundary());
+    kernels_->drop_backward(boundary(), options_.hidden_dropout, pass.embedded_mask.data(),
+                            gradient, kept.data());
+    pass.embedded_mask.release();
+    embed_kept(tokens, kept.data());
+}
+
+template <class Scalar>
+void Model<Scalar>::embed_kept(std::span<const Token> tokens, const Scalar* gradient) const {
     if (links_.failed()) return;
     const auto& table = parameters_.table();
     if (table.position_table) {
@@ -117,7 +146,7 @@ double Model<Scalar>::head(std::span<const Token> targets, Pass<Scalar>& pass, d
     template EmbedShape Model<S>::table_part(Index) const;                                         \
     template std::span<const Token> Model<S>::own_positions() const;                               \
     template void Model<S>::embed(std::span<const Token>, Pass<S>&) const;                         \
-    template void Model<S>::embed_backward(std::span<const Token>, const S*) const;                \
+    template void Model<S>::embed_backward(std::span<const Token>, Pass<S>&, const S*) const;      \
     template double Model<S>::loss_of(std::span<const Token>, const Tensor<S>&, double, S*) const; \
     template double Model<S>::head(std::span<const Token>, Pass<S>&, double, S*) const;
 SHARDPLAN_INSTANTIATE(float)

@@ -52,7 +52,7 @@ void Block<Scalar>::experts_inner(BlockState<Scalar>& s) const {
     s.offsets.resize(static_cast<std::size_t>(shape.experts + 1));
     {
         Scratch<Scalar> logits(arena, shape.rows * shape.experts);
-        map_forward(router_map(), s.ffn_normed, logits.data());
+        map_forward(router_map(), ffn_input(s), logits.data());
         // routing decides by small differences: never rounded
         Scalar* p = s.probabilities.write(arena, Storage::scalar, shape.rows * shape.experts);
         Scalar* w = s.weights.write(arena, Storage::scalar, shape.rows * shape.top_k);
@@ -64,7 +64,7 @@ void Block<Scalar>::experts_inner(BlockState<Scalar>& s) const {
     s.way = exchange_.way(s.offsets);
     Scalar* sorted = s.sorted.write(arena, storage, s.way.rows * hidden_);
     {
-        const Reading<Scalar> normed = s.ffn_normed.read();
+        const Reading<Scalar> normed = ffn_input(s).read();
         const Scalar* x = normed + sent_first_ * hidden_;
         Scratch<Scalar> going;
         if (exchange_.moves()) going = Scratch<Scalar>(arena, choices * hidden_);
@@ -97,26 +97,27 @@ Scratch<Scalar> Block<Scalar>::expert_outputs(BlockState<Scalar>& s) const {
 }
 
 template <class Scalar>
-void Block<Scalar>::experts_output(BlockState<Scalar>& s, Scalar* output) const {
+void Block<Scalar>::experts_output(BlockState<Scalar>& s, const Scalar* residual,
+                                   Scalar* output) const {
     Kernels<Scalar>& run = *work_.kernels;
     const Scratch<Scalar> given = expert_outputs(s);
-    const Reading<Scalar> middle = s.middle.read();
     const Reading<Scalar> weights = s.weights.read();
     const Scalar* sent_weights = weights + sent_first_ * kind_.ffn.top_k;
     // residual, where it goes into the sum of the ranks once; then what the experts gave
-    const auto join = [&](const Scalar* residual, Scalar* y) {
-        run.add_rows(sent_rows_, hidden_, residual, nullptr, y);
+    const auto join = [&](const Scalar* begin, Scalar* y) {
+        run.add_rows(sent_rows_, hidden_, begin, nullptr, y);
         run.combine(router_shape(sent_rows_), hidden_, sent_routing(s), sent_weights, given.data(),
                     y);
     };
     if (shares_rows_) {
         Scratch<Scalar> all(*work_.arena, tp_.parts * sent_step_ * hidden_);
-        join(middle + sent_first_ * hidden_, all.data() + tp_.part * sent_step_ * hidden_);
+        join(residual != nullptr ? residual + sent_first_ * hidden_ : nullptr,
+             all.data() + tp_.part * sent_step_ * hidden_);
         gather_sent(hidden_, all.data());
         std::copy_n(all.data(), rows_.own * hidden_, output);
         return;
     }
-    join(sums_experts_ && tp_.part > 0 ? nullptr : static_cast<const Scalar*>(middle), output);
+    join(sums_experts_ && tp_.part > 0 ? nullptr : residual, output);
     if (sums_experts_) work_.links->all_reduce(sim::Group::etp, output, rows_.own * hidden_);
 }
 
@@ -210,7 +211,8 @@ void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient, do
     const Index all_rows = shares_rows_ ? tp_.parts * sent_step_ : shape.rows;
     Scratch<Scalar> dweights(arena, all_rows * shape.top_k);
     Scratch<Scalar> drows(arena, sent.rows * sent.top_k * hidden_);
-    run.dispatch(sent, hidden_, sent_routing(s), gradient + sent_first_ * hidden_, drows.data());
+    const Reading<Scalar> dy = end_backward(Half::ffn, s, gradient);
+    run.dispatch(sent, hidden_, sent_routing(s), dy + sent_first_ * hidden_, drows.data());
     const Index first = shares_rows_ ? tp_.part * sent_step_ : 0;
     expert_maps_backward(s, drows, dweights.data() + first * shape.top_k, deferred);
     if (shares_rows_) gather_sent(shape.top_k, dweights.data());
@@ -225,11 +227,14 @@ void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient, do
     run.route_backward(shape, s.probabilities.read(), s.weights.read(), s.expert.data(),
                        dweights.data(), slopes.data(), dlogits.data());
     Scratch<Scalar> dnormed(arena, rows_.own * hidden_);
-    map_backward(router_map(), s.ffn_normed,
+    // shared experts read the same input, behind the router in the backward pass
+    const std::size_t x_from = !p_.shared_up ? 0 : p_.shared_gate ? 3 : 2;
+    map_backward(router_map(), ffn_input(s),
                  {dlogits.data(), static_cast<std::size_t>(dlogits.size())}, dnormed.data(),
-                 deferred);
+                 deferred, x_from);
     dispatch_backward(s, drows.data(), dnormed.data());
-    norm_backward(p_.ffn_scale, p_.ffn_shift, s.middle, s.ffn_stats, dnormed.data(), gradient);
+    if (p_.shared_up) shared_backward(s, dy, dnormed.data(), deferred);
+    input_backward(Half::ffn, s, dnormed.data(), gradient);
 }
 
 #define SHARDPLAN_INSTANTIATE(S)                                                      \
@@ -237,7 +242,7 @@ void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient, do
     template void Block<S>::balance_load(BlockState<S>&, std::vector<double>&) const; \
     template void Block<S>::gather_sent(Index, S*) const;                             \
     template void Block<S>::experts_inner(BlockState<S>&) const;                      \
-    template void Block<S>::experts_output(BlockState<S>&, S*) const;                 \
+    template void Block<S>::experts_output(BlockState<S>&, const S*, S*) const;       \
     template Scratch<S> Block<S>::expert_outputs(BlockState<S>&) const;               \
     template void Block<S>::expert_maps_backward(BlockState<S>&, Scratch<S>&, S*,     \
                                                  DeferredWeights<S>*) const;          \

@@ -18,6 +18,10 @@ public:
     [[nodiscard]] const RankShare& share() const { return *share_; }
     [[nodiscard]] bool failed() const { return !status_; }
     [[nodiscard]] const Status& status() const { return status_; }
+    /// What went wrong elsewhere: nothing is exchanged any more.
+    void fail(Error error) {
+        if (status_) status_ = std::move(error);
+    }
     /// Tokens are alike on the ranks that split an expert, which are those that split the rest.
     [[nodiscard]] bool experts_split_as_rest() const;
 

@@ -29,7 +29,9 @@ void Block<Scalar>::map_forward(const Map& map, const Tensor<Scalar>& x, Scalar*
         return;
     }
     linear(map.weight, map.bias, rows_.all,
-           gathered_rows(*work_.links, *work_.arena, x, rows_.own * hidden_), nullptr, y);
+           gathered_rows(*work_.links, *work_.arena, x,
+                         rows_.own * work_.parameters->table()[map.weight].columns),
+           nullptr, y);
 }
 
 template <class Scalar>
@@ -49,12 +51,13 @@ void Block<Scalar>::sum_forward(const Map& map, const Scalar* x, const Scalar* r
     const Index count = rows_.own * w.rows;
     work_.links->reduce_scatter(sim::Group::tp, part.data(), y, count);
     if (map.bias) work_.kernels->add_rows(rows_.own, w.rows, y, weights(*map.bias), y);
-    work_.kernels->add(count, residual, y);
+    if (residual != nullptr) work_.kernels->add(count, residual, y);
 }
 
 template <class Scalar>
 void Block<Scalar>::map_backward(const Map& map, Tensor<Scalar>& x, std::span<const Scalar> dy,
-                                 Scalar* dx, DeferredWeights<Scalar>* deferred) const {
+                                 Scalar* dx, DeferredWeights<Scalar>* deferred,
+                                 std::size_t x_from) const {
     const Parameter& w = work_.parameters->table()[map.weight];
     const bool split = map.split == MapSplit::outputs && tp_.parts > 1;
     const Index rows = map.split == MapSplit::outputs ? rows_.all : rows_.own;
@@ -68,7 +71,18 @@ void Block<Scalar>::map_backward(const Map& map, Tensor<Scalar>& x, std::span<co
         work_.kernels->product(ProductForm::nn, shape, dy.data(), weights(map.weight), dx, false);
         if (split) work_.links->all_reduce(sim::Group::tp, dx, rows * w.columns);
     }
-    finish_backward(map, {}, x, dy, deferred);
+    finish_backward(map, {}, x, dy, deferred, x_from);
+}
+
+template <class Scalar>
+void Block<Scalar>::map_backward_added(const Map& map, Tensor<Scalar>& x,
+                                       std::span<const Scalar> dy, Scalar* dx,
+                                       DeferredWeights<Scalar>* deferred,
+                                       std::size_t x_from) const {
+    const Index count = rows_.own * work_.parameters->table()[map.weight].columns;
+    Scratch<Scalar> own(*work_.arena, count);
+    map_backward(map, x, dy, own.data(), deferred, x_from);
+    work_.kernels->add(count, own.data(), dx);
 }
 
 template <class Scalar>
@@ -82,15 +96,16 @@ Reading<Scalar> Block<Scalar>::gathered_gradient(const Scalar* gradient) const {
 template <class Scalar>
 void Block<Scalar>::finish_backward(const Map& map, const std::vector<Index>& offsets,
                                     Tensor<Scalar>& x, std::span<const Scalar> dy,
-                                    DeferredWeights<Scalar>* deferred) const {
+                                    DeferredWeights<Scalar>* deferred, std::size_t x_from) const {
     if (deferred == nullptr) {
         weight_gradient(map, offsets, x, dy);
-        x.release();
+        if (x_from == 0) x.release();
         return;
     }
     Scratch<Scalar> kept(*work_.arena, static_cast<Index>(dy.size()));
     std::copy(dy.begin(), dy.end(), kept.data());
-    deferred->push_back({map.weight, map.bias, map.split, offsets, std::move(x), std::move(kept)});
+    deferred->push_back({map.weight, map.bias, map.split, offsets, {}, x_from, std::move(kept)});
+    if (x_from == 0) deferred->back().x = std::move(x);
 }
 
 template <class Scalar>
@@ -120,8 +135,9 @@ void Block<Scalar>::weight_gradient(const Map& map, const std::vector<Index>& of
 
 template <class Scalar>
 void Block<Scalar>::weight_gradients(DeferredWeights<Scalar>& deferred) const {
-    for (WeightWork<Scalar>& w : deferred) {
-        weight_gradient({w.weight, w.bias, w.split}, w.offsets, w.x,
+    for (std::size_t i = 0; i < deferred.size(); ++i) {
+        const WeightWork<Scalar>& w = deferred[i];
+        weight_gradient({w.weight, w.bias, w.split}, w.offsets, deferred[i + w.x_from].x,
                         {w.dy.data(), static_cast<std::size_t>(w.dy.size())});
     }
     deferred.clear();
@@ -153,10 +169,13 @@ void Block<Scalar>::norm_backward(Number scale, Number shift, const Tensor<Scala
     template void Block<S>::map_forward(const Map&, const Tensor<S>&, S*) const;                   \
     template void Block<S>::sum_forward(const Map&, const S*, const S*, S*) const;                 \
     template void Block<S>::map_backward(const Map&, Tensor<S>&, std::span<const S>, S*,           \
-                                         DeferredWeights<S>*) const;                               \
+                                         DeferredWeights<S>*, std::size_t) const;                  \
+    template void Block<S>::map_backward_added(const Map&, Tensor<S>&, std::span<const S>, S*,     \
+                                               DeferredWeights<S>*, std::size_t) const;            \
     template Reading<S> Block<S>::gathered_gradient(const S*) const;                               \
     template void Block<S>::finish_backward(const Map&, const std::vector<Index>&, Tensor<S>&,     \
-                                            std::span<const S>, DeferredWeights<S>*) const;        \
+                                            std::span<const S>, DeferredWeights<S>*, std::size_t)  \
+        const;                                                                                     \
     template void Block<S>::weight_gradient(const Map&, const std::vector<Index>&,                 \
                                             const Tensor<S>&, std::span<const S>) const;           \
     template void Block<S>::weight_gradients(DeferredWeights<S>&) const;                           \

@@ -81,6 +81,9 @@ Result<std::unique_ptr<Trainer>> RankTrainer<Scalar>::make(Communicator& world,
     if (!model) return std::move(model).error();
     parts.model = std::move(*model);
     parts.model->arena().count_in(*parts.memory);
+    parts.model->off_device().set(
+        {tier_of(plan.layout.offload_tier), plan.layout.offload_activations, plan.offload_to},
+        *parts.memory);
     auto shared = DataParallel<Scalar>::make(
         world, *parts.groups, parts.model->share(), parts.model->kernels(),
         parts.model->parameters(), *parts.memory,

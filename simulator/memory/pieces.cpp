@@ -63,7 +63,8 @@ double Segment::piece_here(std::int64_t thousandths) const {
 
 std::vector<Portion> portions_of(const Layout& layout, const StageUnits& units) {
     const ShardDegrees parts = layout.shard == Shard::none ? ShardDegrees{} : shard_degrees(layout);
-    const bool by_unit = layout.shard == Shard::all && parts.dense > 1.0;
+    const bool by_unit =
+        layout.shard == Shard::all && (parts.dense > 1.0 || layout.offload_parameters > 0);
     const auto wrapped = static_cast<std::size_t>(wrapped_units(layout.wrap));
     std::vector<Portion> out;
     UnitElements sum;

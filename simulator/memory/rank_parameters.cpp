@@ -215,11 +215,16 @@ RankParameters stage_on_rank(const ModelSpec& model, const Resolved& resolved, c
 
 ShardDegrees shard_degrees(const Layout& layout) {
     const double all = static_cast<double>(layout.dp) * layout.cp;
-    const double experts =
-        std::max(1.0, all * layout.tp / (layout.ep * static_cast<double>(etp_of(layout))));
+    const std::int64_t experts =
+        std::max<std::int64_t>(1, std::int64_t{layout.dp} * layout.cp * layout.tp /
+                                      (std::int64_t{layout.ep} * etp_of(layout)));
     ShardDegrees out;
     out.dense = layout.shard_group > 0 ? layout.shard_group : all;
-    out.expert = std::min(experts, out.dense);
+    // every rank that holds them keeps a piece of the same size
+    std::int64_t parts = std::min(experts, static_cast<std::int64_t>(out.dense));
+    while (experts % parts != 0)
+        --parts;
+    out.expert = static_cast<double>(parts);
     return out;
 }
 
