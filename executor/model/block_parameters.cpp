@@ -12,6 +12,7 @@ void add_plain_attention(Adder& add, const RankShare& share, const sim::Attentio
         {queries, keys, a.kv_heads * a.v_head_dim}, share.tp, {}, key_part(share.tp, a.kv_heads)};
     p.qkv = add.matrix(block.name + "qkv.weight", block.hidden, qkv);
     p.qkv_bias = add.bias(a.qkv_bias, block.name + "qkv.bias", qkv);
+    if (a.sinks) p.sinks = add.bias(true, block.name + "sinks", {{a.heads}, share.tp, {}});
     if (a.qk_norm == sim::QkNorm::none) return;
     const bool per_head = a.qk_norm == sim::QkNorm::per_head;
     p.q_norm = add.head_scale(block.name + "q_norm.scale", per_head ? a.qk_head_dim : queries);
@@ -85,6 +86,10 @@ void add_experts(Adder& add, const RankShare& share, const sim::Ffn& f, const Bl
                        {up_sections(f, f.expert_width), share.etp, {}});
     p.down = add.experts(block.name + "expert_down.weight", f.experts, f.expert_width,
                          {{block.hidden}, {}, share.etp}, block.into_residual);
+    if (!f.bias) return;
+    p.up_bias = add.expert_bias(block.name + "expert_up.bias", f.experts,
+                                {up_sections(f, f.expert_width), share.etp, {}});
+    p.down_bias = add.expert_bias(block.name + "expert_down.bias", f.experts, {{block.hidden}});
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 #include "executor/model/context_attention.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace shardplan::exec {
 
@@ -293,11 +294,48 @@ AttentionShape ContextAttention<Scalar>::whole_shape(const Drawn& drawn) const {
 }
 
 template <class Scalar>
-void ContextAttention<Scalar>::forward(const Drawn& drawn, const Scalar* qkv, Scalar* out,
-                                       Scalar* lse) const {
+Index ContextAttention<Scalar>::first_core_head() const {
+    const PartOf cp = links_->share().cp;
+    return exchanges_heads() ? cp.part * (sizes_.heads / cp.parts) : 0;
+}
+
+template <class Scalar>
+void ContextAttention<Scalar>::attend_to_sinks(const AttentionShape& s, const Scalar* sinks,
+                                               Scalar* out, Scalar* lse) const {
+    std::fill_n(out, s.sequences * s.query_rows * s.heads * s.value_width(), Scalar(0));
+    for (Index i = 0; i < s.sequences * s.heads; ++i) {
+        std::fill_n(lse + i * s.query_rows, s.query_rows, sinks[first_core_head() + i % s.heads]);
+    }
+}
+
+/// The sink's weight times what it takes off the outputs, whose value is none.
+template <class Scalar>
+void ContextAttention<Scalar>::sinks_backward(const Scalar* sinks, const Scalar* out,
+                                              const Scalar* lse, const Scalar* dout,
+                                              Scalar* dsinks) const {
+    AttentionShape s = whole_shape({});
+    if (!exchanges_heads()) s.query_rows = rows_->length();
+    const Index rows = s.sequences * s.query_rows * s.heads;
+    Scratch<Scalar> along(*arena_, rows);
+    kernels_->row_products(rows, s.value_width(), out, dout, along.data());
+    for (Index i = 0; i < rows; ++i) {
+        const Index head = i % s.heads;
+        const Index row = i / s.heads;
+        const Index sequence = row / s.query_rows;
+        const Index at = (sequence * s.heads + head) * s.query_rows + row % s.query_rows;
+        const Index own = first_core_head() + head;
+        dsinks[own] -= std::exp(sinks[own] - lse[at]) * along.data()[i];
+    }
+}
+
+template <class Scalar>
+void ContextAttention<Scalar>::forward(const Drawn& drawn, const Scalar* qkv,
+                                       const Scalar* sinks, Scalar* out, Scalar* lse) const {
     const PartOf cp = links_->share().cp;
     if (cp.parts == 1 || exchanges_heads()) {
-        const AttentionShape s = whole_shape(drawn);
+        AttentionShape s = whole_shape(drawn);
+        s.joins = sinks != nullptr;
+        if (s.joins) attend_to_sinks(s, sinks, out, lse);
         const Scalar* k = qkv + s.heads * s.head_dim;
         kernels_->attention_forward(s, qkv, k, k + s.kv_heads * s.head_dim, out, lse);
         return;
@@ -307,7 +345,12 @@ void ContextAttention<Scalar>::forward(const Drawn& drawn, const Scalar* qkv, Sc
     own.out = out;
     own.lse = lse;
     own.drawn = drawn;
-    own.begun.resize(rows_->pieces.size());
+    own.begun.assign(rows_->pieces.size(), sinks != nullptr);
+    if (sinks != nullptr) {
+        AttentionShape s = shape_of(drawn);
+        s.query_rows = rows_->length();
+        attend_to_sinks(s, sinks, out, lse);
+    }
     if (links_->share().cp_kind == sim::CpKind::ring) {
         Scratch<Scalar> kv(*arena_, kv_count());
         take_kv(qkv, kv.data());

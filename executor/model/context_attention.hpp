@@ -56,11 +56,20 @@ public:
     [[nodiscard]] Index core_count() const;
 
     /// `qkv`: rows of queries, keys and values side by side. `lse`: a value per row and head.
-    void forward(const Drawn& drawn, const Scalar* qkv, Scalar* out, Scalar* lse) const;
+    /// `sinks`: scores of a key without value, one of each of the rank's query heads; null: none.
+    void forward(const Drawn& drawn, const Scalar* qkv, const Scalar* sinks, Scalar* out,
+                 Scalar* lse) const;
     void backward(const Drawn& drawn, const Scalar* qkv, const Scalar* out, const Scalar* lse,
                   const Scalar* dout, Scalar* dqkv) const;
+    /// Adds the gradient of the sinks.
+    void sinks_backward(const Scalar* sinks, const Scalar* out, const Scalar* lse,
+                        const Scalar* dout, Scalar* dsinks) const;
 
 private:
+    /// Output and lse as if the queries had attended to the sink of their head alone.
+    void attend_to_sinks(const AttentionShape& shape, const Scalar* sinks, Scalar* out,
+                         Scalar* lse) const;
+    [[nodiscard]] Index first_core_head() const;
     /// What the queries of this rank read and write.
     struct Queries {
         const Scalar* q = nullptr;

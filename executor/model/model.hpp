@@ -16,7 +16,8 @@ struct Pass {
     Index chunk = 0;
     Drawn drawn; ///< to be set before the pass begins
     std::vector<BlockState<Scalar>> blocks;
-    Scratch<std::uint8_t> embedded_mask; ///< of the values of the tables that are kept
+    Tensor<Scalar> embedded, embedded_stats; ///< what goes into a norm behind the tables
+    Scratch<std::uint8_t> embedded_mask;     ///< of the values of the tables that are kept
     Tensor<Scalar> output;               ///< of the last block
     DeferredWeights<Scalar> deferred;    ///< what a backward pass has left
 };
@@ -118,8 +119,9 @@ private:
     [[nodiscard]] Tensor<Scalar>& input_after(Index block, Pass<Scalar>& pass) const;
     /// What the blocks drop at random is drawn for each anew.
     [[nodiscard]] Drawn drawn_for(Index block, const Pass<Scalar>& pass) const;
+    void norm_embedded(Pass<Scalar>& pass, Scalar* values) const;
     void drop_embedded(Pass<Scalar>& pass, Scalar* values) const;
-    void embed_kept(std::span<const Token> tokens, const Scalar* gradient) const;
+    void tables_backward(std::span<const Token> tokens, const Scalar* gradient) const;
     void move_off(BlockState<Scalar>& state) const;
     void bring_back(Index block, Pass<Scalar>& pass) const;
 

@@ -109,6 +109,23 @@ public:
         p.on_two_stages = share_.table_on_two_stages;
         return add(std::move(p));
     }
+    Index vocabulary_bias(std::string name, Index vocab) {
+        const Index i = vocabulary(std::move(name), vocab, 1);
+        Parameter& p = table_.parameters.back();
+        p.start = Start::zeros;
+        p.deviation = 0.0;
+        p.decays = p.on_two_stages = false;
+        return i;
+    }
+    /// Biases of all experts, one after another.
+    Index expert_bias(std::string name, Index count, const Cut& cut) {
+        const Index i = experts(std::move(name), count, 1, cut, 0.0);
+        Parameter& p = table_.parameters.back();
+        p.start = Start::zeros;
+        p.decays = false;
+        p.split = cut.rows.parts > 1;
+        return i;
+    }
 
 private:
     static Parameter cut_out(std::string name, Index columns, const Cut& cut) {

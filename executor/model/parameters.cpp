@@ -54,6 +54,11 @@ ParameterTable parameter_table(const sim::ModelSpec& model, const RankShare& sha
                 table.position_table = add.whole("position_table", e.position_rows, hidden,
                                                  Start::normal, false, true);
             }
+            table.embedding_scale = add.vector(e.norm && trunk.norm_affine, "embedding_norm.scale",
+                                               hidden, Start::ones);
+            table.embedding_shift =
+                add.vector(e.norm && trunk.norm_affine && trunk.norm_bias, "embedding_norm.shift",
+                           hidden, Start::zeros);
         }
         for (Index i = chunk.first; i < chunk.first + chunk.count; ++i) {
             add.begin_unit(number);
@@ -71,6 +76,7 @@ ParameterTable parameter_table(const sim::ModelSpec& model, const RankShare& sha
             table.token_table = add.vocabulary("token_table", e.vocab, hidden);
         }
         table.head = e.tied ? *table.token_table : add.vocabulary("head.weight", e.vocab, hidden);
+        if (e.head_bias) table.head_bias = add.vocabulary_bias("head.bias", e.vocab);
     }
     return table;
 }

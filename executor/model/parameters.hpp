@@ -66,6 +66,7 @@ struct BlockParameters {
     std::optional<Index> attention_scale, attention_shift;
     std::optional<Index> qkv, qkv_bias;
     std::optional<Index> q_norm, k_norm; ///< scales
+    std::optional<Index> sinks;          ///< one of each query head
     // queries, keys and values from compressed vectors
     std::optional<Index> q_down, q_down_bias, q_down_norm, q_up;
     std::optional<Index> kv_down, kv_down_bias, kv_down_norm, kv_up;
@@ -99,8 +100,10 @@ struct ParameterTable {
     std::vector<BlockParameters> blocks; ///< chunk by chunk
     std::optional<Index> token_table;    ///< where a chunk embeds, and with a tied head
     std::optional<Index> position_table;
+    std::optional<Index> embedding_scale, embedding_shift;
     std::optional<Index> final_scale, final_shift;
     std::optional<Index> head; ///< = token_table if tied
+    std::optional<Index> head_bias;
     Index count = 0;
 
     [[nodiscard]] const Parameter& operator[](Index i) const {
