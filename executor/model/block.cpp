@@ -81,7 +81,8 @@ void Block<Scalar>::attend(BlockState<Scalar>& s) const {
     Tensor<Scalar>& core = exchanged ? s.attended_heads : s.attended;
     Scalar* out = core.write(arena, storage, rows_.all * out_width_);
     Scalar* lse = s.lse.write(arena, Storage::scalar, rows_.all * heads_);
-    attention_.forward(s.drawn, qkv, out, lse);
+    attention_.forward(s.drawn, qkv, p_.sinks ? weights(*p_.sinks) : Reading<Scalar>(nullptr), out,
+                       lse);
     core.seal();
     if (!exchanged) return;
     Scalar* attended = s.attended.write(arena, storage, rows_.all * out_width_);
@@ -153,6 +154,10 @@ void Block<Scalar>::ffn_output(BlockState<Scalar>& s, const Scratch<Scalar>& bes
 
 template <class Scalar>
 void Block<Scalar>::forward(BlockState<Scalar>& s, Tensor<Scalar>& output, bool keep) const {
+    if (kind_.norms.parallel) {
+        parallel_forward(s, output, keep);
+        return;
+    }
     Scratch<Scalar> beside;
     if (!work_.links->failed()) {
         attention_half(s);
@@ -195,7 +200,8 @@ void Block<Scalar>::input_backward(Half half, BlockState<Scalar>& s, const Scala
         norm_backward(p_.attention_scale, p_.attention_shift, s.input, s.attention_stats, dinput,
                       gradient);
     } else {
-        norm_backward(p_.ffn_scale, p_.ffn_shift, s.middle, s.ffn_stats, dinput, gradient);
+        norm_backward(p_.ffn_scale, p_.ffn_shift, kind_.norms.parallel ? s.input : s.middle,
+                      s.ffn_stats, dinput, gradient);
     }
 }
 
@@ -227,17 +233,26 @@ void Block<Scalar>::ffn_backward(BlockState<Scalar>& s, Scalar* gradient,
 template <class Scalar>
 void Block<Scalar>::core_backward(BlockState<Scalar>& s, Scratch<Scalar>& dattended,
                                   Scalar* dqkv) const {
+    const Reading<Scalar> qkv = s.qkv.read();
+    const Reading<Scalar> lse = s.lse.read();
+    const auto sinks_backward = [&](const Scalar* out, const Scalar* dout) {
+        if (!p_.sinks) return;
+        attention_.sinks_backward(weights(*p_.sinks), out, lse, dout,
+                                  work_.parameters->gradient(*p_.sinks));
+    };
     if (!attention_.exchanges_heads()) {
-        attention_.backward(s.drawn, s.qkv.read(), s.attended.read(), s.lse.read(),
-                            dattended.data(), dqkv);
+        const Reading<Scalar> out = s.attended.read();
+        sinks_backward(out, dattended.data());
+        attention_.backward(s.drawn, qkv, out, lse, dattended.data(), dqkv);
         return;
     }
     Scratch<Scalar> dout(*work_.arena, rows_.all * out_width_);
     Scratch<Scalar> dwhole(*work_.arena, attention_.core_count());
     attention_.to_heads(attention_.out_sections(), dattended.data(), dout.data());
     dattended.release();
-    attention_.backward(s.drawn, s.qkv.read(), s.attended_heads.read(), s.lse.read(), dout.data(),
-                        dwhole.data());
+    const Reading<Scalar> out = s.attended_heads.read();
+    sinks_backward(out, dout.data());
+    attention_.backward(s.drawn, qkv, out, lse, dout.data(), dwhole.data());
     attention_.to_tokens(attention_.qkv_sections(), dwhole.data(), dqkv);
 }
 
@@ -269,6 +284,10 @@ template <class Scalar>
 void Block<Scalar>::recompute(BlockState<Scalar>& s) const {
     if (recompute_ == Recompute::selective) attend(s);
     if (recompute_ != Recompute::full) return;
+    if (kind_.norms.parallel) {
+        parallel_inner(s, nullptr);
+        return;
+    }
     attention_half(s);
     // a norm behind the network needs its output again
     Scratch<Scalar> beside;
@@ -283,7 +302,9 @@ template <class Scalar>
 void Block<Scalar>::backward(BlockState<Scalar>& s, Scalar* gradient, double balance_factor,
                              DeferredWeights<Scalar>* deferred) const {
     if (!work_.links->failed()) recompute(s);
-    if (!work_.links->failed()) {
+    if (!work_.links->failed() && kind_.norms.parallel) {
+        parallel_backward(s, gradient, deferred);
+    } else if (!work_.links->failed()) {
         if (routes()) {
             experts_backward(s, gradient, balance_factor, deferred);
         } else {

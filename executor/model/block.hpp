@@ -221,17 +221,22 @@ private:
                          std::size_t x_from = 0) const;
     void weight_gradient(const Map& map, const std::vector<Index>& offsets, const Tensor<Scalar>& x,
                          std::span<const Scalar> dy) const;
+    /// `in`: all rows that the map has worked on.
+    void weight_gradient_of(const Map& map, const Scalar* in, std::span<const Scalar> dy) const;
     void norm_forward(Number scale, Number shift, const Tensor<Scalar>& x, Tensor<Scalar>& stats,
                       Tensor<Scalar>& y) const;
     void norm_backward(Number scale, Number shift, const Tensor<Scalar>& x,
                        const Tensor<Scalar>& stats, const Scalar* dy, Scalar* dx) const;
     // queries, keys and values of all rows, side by side
-    void project(BlockState<Scalar>& state) const;
-    void project_plainly(BlockState<Scalar>& state, Scalar* qkv) const;
+    /// `gathered`: what the map takes in, of all rows; null: it gathers that itself.
+    void project(BlockState<Scalar>& state, const Scalar* gathered = nullptr) const;
+    void project_plainly(BlockState<Scalar>& state, const Scalar* gathered, Scalar* qkv) const;
     void project_latents(BlockState<Scalar>& state, Scalar* qkv) const;
     /// From their gradient to that of the half's input.
     void project_backward(BlockState<Scalar>& state, Scratch<Scalar>& dqkv, Scalar* dinput,
                           DeferredWeights<Scalar>* deferred) const;
+    /// From gradients after norms and rotation to those before.
+    void turn_back(BlockState<Scalar>& state, Scalar* dqkv) const;
     void latents_backward(BlockState<Scalar>& state, Scratch<Scalar>& dqkv, Scalar* dinput,
                           DeferredWeights<Scalar>* deferred) const;
     void compress(const Map& map, Number scale, const Tensor<Scalar>& x, Tensor<Scalar>& low,
@@ -253,7 +258,8 @@ private:
         return kind_.norms.pre_attention ? s.attention_normed : s.input;
     }
     [[nodiscard]] Tensor<Scalar>& ffn_input(BlockState<Scalar>& s) const {
-        return kind_.norms.pre_ffn ? s.ffn_normed : s.middle;
+        if (kind_.norms.pre_ffn) return s.ffn_normed;
+        return kind_.norms.parallel ? attention_input(s) : s.middle;
     }
     void input_backward(Half half, BlockState<Scalar>& state, const Scalar* dinput,
                         Scalar* gradient) const;
@@ -286,6 +292,15 @@ private:
     void shared_gate_backward(BlockState<Scalar>& state, const Scalar* dy_all, Scalar* dactivated,
                               Scratch<Scalar>& scaled, Scalar* dinput,
                               DeferredWeights<Scalar>* deferred) const;
+    // halves side by side: both read the block's input, and what they give is added up once
+    void parallel_forward(BlockState<Scalar>& state, Tensor<Scalar>& output, bool keep) const;
+    /// `sum`: of all rows, this rank's part in what both halves give; null where nobody needs it.
+    void parallel_inner(BlockState<Scalar>& state, Scalar* sum) const;
+    void parallel_backward(BlockState<Scalar>& state, Scalar* gradient,
+                           DeferredWeights<Scalar>* deferred) const;
+    /// Of two maps with split outputs that take in the same.
+    void both_maps_backward(std::span<const Scalar> dqkv, std::span<const Scalar> dup,
+                            Tensor<Scalar>& x, Scalar* dx, DeferredWeights<Scalar>* deferred) const;
     /// Computes again what was not kept.
     void recompute(BlockState<Scalar>& state) const;
     /// Sums of all ranks' rows, the load-balance loss and its slopes.
@@ -297,6 +312,10 @@ private:
     void experts_backward(BlockState<Scalar>& state, Scalar* gradient, double balance_factor,
                           DeferredWeights<Scalar>* deferred) const;
     [[nodiscard]] Scratch<Scalar> expert_outputs(BlockState<Scalar>& state) const;
+    /// Sets rows in the order of experts to the bias of each.
+    void put_expert_bias(Index bias, const std::vector<Index>& offsets, Scalar* rows) const;
+    /// What the last map's bias adds to the gradient of the weights of the choices.
+    void weight_bias_gradient(const ExpertWay& way, const Scalar* dy, Scalar* dfactors) const;
     void expert_maps_backward(BlockState<Scalar>& state, Scratch<Scalar>& drows, Scalar* dweights,
                               DeferredWeights<Scalar>* deferred) const;
     void dispatch_backward(BlockState<Scalar>& state, const Scalar* drows, Scalar* dnormed) const;

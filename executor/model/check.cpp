@@ -46,7 +46,6 @@ sim::Status check_attention(const sim::Attention& a, const std::string& where) {
          {a.window < 0, "window", "windows of less than a token", "use 0 for the whole sequence"},
          {!a.cross_source.empty(), "cross_source", "cross attention", "leave cross_source empty"},
          {a.output_gate, "output_gate", "gated attention outputs", "set output_gate to false"},
-         {a.sinks, "sinks", "attention sinks", "set sinks to false"},
          {latent && a.qk_norm != sim::QkNorm::none, "qk_norm",
           "norms of heads beside those of compressed vectors", "set qk_norm to none"}});
 }
@@ -62,15 +61,25 @@ sim::Status check_ffn(const sim::Ffn& f, const std::string& where) {
           "give a width of at least 1"},
          {routes && (f.top_k < 1 || f.top_k > f.experts), "top_k", "this number of choices",
           "use 1 up to the number of experts"},
-         {routes && f.bias, "bias", "experts with biases", "set bias to false"},
          {routes && f.router_correction, "router_correction", "score corrections",
           "set router_correction to false"}});
 }
 
-sim::Status check_norms(const sim::Norms& n, const std::string& where) {
-    return first_broken(where + "/norms",
-                        {{n.parallel, "parallel", "blocks whose halves run side by side",
-                          "set parallel to false"}});
+/// Of halves that lie side by side.
+sim::Status check_parallel(const sim::ModelSpec& m, const sim::BlockKind& kind,
+                           const std::string& where) {
+    const sim::Norms& n = kind.norms;
+    if (!n.parallel) return sim::Done{};
+    return first_broken(
+        where + "/norms",
+        {{kind.ffn.kind != sim::FfnKind::dense, "parallel", "experts beside attention",
+          "use a dense network, or set parallel to false"},
+         {n.post_attention || n.post_ffn, "parallel", "norms behind halves that lie side by side",
+          "set post_attention and post_ffn to false"},
+         {m.hidden_dropout > 0.0, "parallel", "values dropped behind halves that lie side by side",
+          "set hidden_dropout to 0"},
+         {!n.pre_ffn && kind.attention.kind == sim::AttentionKind::mla, "parallel",
+          "compressed keys from what the network reads too", "set pre_ffn to true"}});
 }
 
 sim::Status check_ends(const sim::ModelSpec& m) {
@@ -88,9 +97,6 @@ sim::Status check_ends(const sim::ModelSpec& m) {
          {e.vocab < 1, "embedding/vocab", "a model without tokens", "give the number of tokens"},
          {e.positions == Positions::learned && e.position_rows < 1, "embedding/position_rows",
           "learned positions without rows", "give the number of rows"},
-         {e.norm, "embedding/norm", "a norm after the token table", "set norm to false"},
-         {e.head_bias, "embedding/head_bias", "a bias of the output table",
-          "set head_bias to false"},
          {e.projection_width > 0 && e.projection_width != trunk.hidden,
           "embedding/projection_width", "tables of another width than the blocks",
           "set projection_width to 0"},
@@ -113,7 +119,7 @@ sim::Status check_model(const sim::ModelSpec& model) {
         const std::string where = "/block_kinds/" + std::to_string(i);
         if (auto status = check_attention(kind.attention, where); !status) return status;
         if (auto status = check_ffn(kind.ffn, where); !status) return status;
-        if (auto status = check_norms(kind.norms, where); !status) return status;
+        if (auto status = check_parallel(model, kind, where); !status) return status;
     }
     return sim::Done{};
 }

@@ -329,8 +329,8 @@ void ContextAttention<Scalar>::sinks_backward(const Scalar* sinks, const Scalar*
 }
 
 template <class Scalar>
-void ContextAttention<Scalar>::forward(const Drawn& drawn, const Scalar* qkv,
-                                       const Scalar* sinks, Scalar* out, Scalar* lse) const {
+void ContextAttention<Scalar>::forward(const Drawn& drawn, const Scalar* qkv, const Scalar* sinks,
+                                       Scalar* out, Scalar* lse) const {
     const PartOf cp = links_->share().cp;
     if (cp.parts == 1 || exchanges_heads()) {
         AttentionShape s = whole_shape(drawn);

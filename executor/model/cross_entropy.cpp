@@ -43,9 +43,8 @@ double CrossEntropy<Scalar>::softmax(Index rows_now, std::span<const Token> targ
 }
 
 template <class Scalar>
-double CrossEntropy<Scalar>::run(const Scalar* x, const Head& head,
-                                 std::span<const Token> targets, double factor,
-                                 Scalar* dx) const {
+double CrossEntropy<Scalar>::run(const Scalar* x, const Head& head, std::span<const Token> targets,
+                                 double factor, Scalar* dx) const {
     const Index step = std::min(chunk, rows);
     Scratch<Scalar> logits(*arena, step * vocab);
     Scratch<Scalar> found(*arena, 3 * step); // maxima, sums, logits of the targets

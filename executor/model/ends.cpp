@@ -58,8 +58,7 @@ void Model<Scalar>::norm_embedded(Pass<Scalar>& pass, Scalar* values) const {
     pass.embedded.seal();
     kernels_->norm_forward(
         shape, pass.embedded.read(), read(table.embedding_scale), read(table.embedding_shift),
-        values,
-        pass.embedded_stats.write(arena_, Storage::scalar, shape.statistics() * rows_.own));
+        values, pass.embedded_stats.write(arena_, Storage::scalar, shape.statistics() * rows_.own));
     // nobody brings it back
     if (pass.drawn.drops) return;
     pass.embedded.release();
@@ -145,7 +144,8 @@ double Model<Scalar>::loss_of(std::span<const Token> targets, const Tensor<Scala
     typename CrossEntropy<Scalar>::Head of{read(head), bias};
     if (gradient != nullptr) {
         of.gradient = parameters_.gradient(head);
-        if (bias != nullptr) of.bias_gradient = parameters_.gradient(*parameters_.table().head_bias);
+        if (bias != nullptr)
+            of.bias_gradient = parameters_.gradient(*parameters_.table().head_bias);
     }
     double loss = entropy.run(in, of, own, factor, dx);
     if (reduces && share_.sp) {

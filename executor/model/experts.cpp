@@ -75,12 +75,39 @@ void Block<Scalar>::experts_inner(BlockState<Scalar>& s) const {
     s.sorted.seal();
     const ActivationShape active = activation_shape(s.way.rows);
     const Index up_width = active.width * (active.gated ? 2 : 1);
+    Scalar* up = s.up.write(arena, storage, active.rows * up_width);
+    if (p_.up_bias) put_expert_bias(*p_.up_bias, s.way.offsets, up);
     run.grouped_product(ProductForm::nt, s.way.offsets, {0, up_width, hidden_}, s.sorted.read(),
-                        weights(p_.up), s.up.write(arena, storage, active.rows * up_width), false);
+                        weights(p_.up), up, p_.up_bias.has_value());
     s.up.seal();
     run.activation_forward(active, s.up.read(),
                            s.activated.write(arena, storage, active.rows * active.width));
     s.activated.seal();
+}
+
+template <class Scalar>
+void Block<Scalar>::put_expert_bias(Index bias, const std::vector<Index>& offsets,
+                                    Scalar* rows) const {
+    const Index experts = static_cast<Index>(offsets.size()) - 1;
+    const Index width = work_.parameters->table()[bias].rows / experts;
+    const Reading<Scalar> values = weights(bias);
+    for (Index e = 0; e < experts; ++e) {
+        const Index first = offsets[static_cast<std::size_t>(e)];
+        work_.kernels->add_rows(offsets[static_cast<std::size_t>(e + 1)] - first, width, nullptr,
+                                values + e * width, rows + first * width);
+    }
+}
+
+template <class Scalar>
+void Block<Scalar>::weight_bias_gradient(const ExpertWay& way, const Scalar* dy,
+                                         Scalar* dfactors) const {
+    // it is added by the first of the ranks that split the expert
+    if (!p_.down_bias || work_.links->share().etp.part > 0) return;
+    Scratch<Scalar> bias(*work_.arena, way.rows * hidden_);
+    Scratch<Scalar> products(*work_.arena, way.rows);
+    put_expert_bias(*p_.down_bias, way.offsets, bias.data());
+    work_.kernels->row_products(way.rows, hidden_, dy, bias.data(), products.data());
+    work_.kernels->add(way.rows, products.data(), dfactors);
 }
 
 /// What each expert gives for each of the rows that this rank has sent, in their order.
@@ -88,8 +115,10 @@ template <class Scalar>
 Scratch<Scalar> Block<Scalar>::expert_outputs(BlockState<Scalar>& s) const {
     const Index sent = sent_rows_ * kind_.ffn.top_k;
     Scratch<Scalar> computed(*work_.arena, s.way.rows * hidden_);
+    const bool begun = p_.down_bias && work_.links->share().etp.part == 0;
+    if (begun) put_expert_bias(*p_.down_bias, s.way.offsets, computed.data());
     work_.kernels->grouped_product(ProductForm::nt, s.way.offsets, {0, hidden_, ffn_width_},
-                                   s.activated.read(), weights(p_.down), computed.data(), false);
+                                   s.activated.read(), weights(p_.down), computed.data(), begun);
     if (!exchange_.moves()) return computed;
     Scratch<Scalar> back(*work_.arena, sent * hidden_);
     exchange_.from_experts(s.way, hidden_, computed.data(), back.data());
@@ -161,14 +190,15 @@ void Block<Scalar>::expert_maps_backward(BlockState<Scalar>& s, Scratch<Scalar>&
                             weights(p_.down), dactivated.data(), false);
         run.row_products(active.rows, active.width, dactivated.data(), s.activated.read(),
                          dfactors.data());
+        weight_bias_gradient(s.way, dy, dfactors.data());
         run.scale_rows(active.rows, active.width, w, dactivated.data());
         run.scale_rows(active.rows, hidden_, w, dy);
-        finish_backward({p_.down, std::nullopt}, s.way.offsets, s.activated,
+        finish_backward({p_.down, p_.down_bias}, s.way.offsets, s.activated,
                         span_of(dy, active.rows * hidden_), deferred);
         run.activation_backward(active, s.up.read(), dactivated.data(), dup.data());
         run.grouped_product(ProductForm::nn, s.way.offsets, {0, hidden_, up_width}, dup.data(),
                             weights(p_.up), dy, false);
-        finish_backward({p_.up, std::nullopt}, s.way.offsets, s.sorted,
+        finish_backward({p_.up, p_.up_bias}, s.way.offsets, s.sorted,
                         span_of(dup.data(), dup.size()), deferred);
     }
     if (exchange_.moves()) {
@@ -237,16 +267,18 @@ void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient, do
     input_backward(Half::ffn, s, dnormed.data(), gradient);
 }
 
-#define SHARDPLAN_INSTANTIATE(S)                                                      \
-    template Routing Block<S>::sent_routing(BlockState<S>&) const;                    \
-    template void Block<S>::balance_load(BlockState<S>&, std::vector<double>&) const; \
-    template void Block<S>::gather_sent(Index, S*) const;                             \
-    template void Block<S>::experts_inner(BlockState<S>&) const;                      \
-    template void Block<S>::experts_output(BlockState<S>&, const S*, S*) const;       \
-    template Scratch<S> Block<S>::expert_outputs(BlockState<S>&) const;               \
-    template void Block<S>::expert_maps_backward(BlockState<S>&, Scratch<S>&, S*,     \
-                                                 DeferredWeights<S>*) const;          \
-    template void Block<S>::dispatch_backward(BlockState<S>&, const S*, S*) const;    \
+#define SHARDPLAN_INSTANTIATE(S)                                                         \
+    template Routing Block<S>::sent_routing(BlockState<S>&) const;                       \
+    template void Block<S>::balance_load(BlockState<S>&, std::vector<double>&) const;    \
+    template void Block<S>::gather_sent(Index, S*) const;                                \
+    template void Block<S>::experts_inner(BlockState<S>&) const;                         \
+    template void Block<S>::experts_output(BlockState<S>&, const S*, S*) const;          \
+    template Scratch<S> Block<S>::expert_outputs(BlockState<S>&) const;                  \
+    template void Block<S>::expert_maps_backward(BlockState<S>&, Scratch<S>&, S*,        \
+                                                 DeferredWeights<S>*) const;             \
+    template void Block<S>::put_expert_bias(Index, const std::vector<Index>&, S*) const; \
+    template void Block<S>::weight_bias_gradient(const ExpertWay&, const S*, S*) const;  \
+    template void Block<S>::dispatch_backward(BlockState<S>&, const S*, S*) const;       \
     template void Block<S>::experts_backward(BlockState<S>&, S*, double, DeferredWeights<S>*) const;
 SHARDPLAN_INSTANTIATE(float)
 SHARDPLAN_INSTANTIATE(double)

@@ -113,24 +113,71 @@ void Block<Scalar>::weight_gradient(const Map& map, const std::vector<Index>& of
                                     const Tensor<Scalar>& x, std::span<const Scalar> dy) const {
     const Parameter& w = work_.parameters->table()[map.weight];
     Kernels<Scalar>& run = *work_.kernels;
-    Scalar* gradient = work_.parameters->gradient(map.weight);
     if (!offsets.empty()) {
-        const Index rows = w.rows / (static_cast<Index>(offsets.size()) - 1);
+        const Index experts = static_cast<Index>(offsets.size()) - 1;
+        const Index rows = w.rows / experts;
         run.grouped_product(ProductForm::tn, offsets, {rows, w.columns, 0}, dy.data(), x.read(),
-                            gradient, true);
+                            work_.parameters->gradient(map.weight), true);
+        if (!map.bias) return;
+        Scalar* bias = work_.parameters->gradient(*map.bias);
+        for (Index e = 0; e < experts; ++e) {
+            const Index first = offsets[static_cast<std::size_t>(e)];
+            const Index count = offsets[static_cast<std::size_t>(e + 1)] - first;
+            run.sum_rows(count, rows, dy.data() + first * rows, bias + e * rows);
+        }
         return;
     }
+    if (map.split != MapSplit::outputs) {
+        weight_gradient_of(map, x.read(), dy);
+        return;
+    }
+    weight_gradient_of(map, gathered_rows(*work_.links, *work_.arena, x, rows_.own * w.columns),
+                       dy);
+}
+
+template <class Scalar>
+void Block<Scalar>::weight_gradient_of(const Map& map, const Scalar* in,
+                                       std::span<const Scalar> dy) const {
+    const Parameter& w = work_.parameters->table()[map.weight];
+    Kernels<Scalar>& run = *work_.kernels;
     const Index rows = map.split == MapSplit::whole ? rows_.own : rows_.all;
-    const Reading<Scalar> in =
-        map.split == MapSplit::outputs
-            ? gathered_rows(*work_.links, *work_.arena, x, rows_.own * w.columns)
-            : x.read();
-    run.product(ProductForm::tn, {w.rows, w.columns, rows}, dy.data(), in, gradient, true);
+    run.product(ProductForm::tn, {w.rows, w.columns, rows}, dy.data(), in,
+                work_.parameters->gradient(map.weight), true);
     if (!map.bias) return;
     // a bias behind the sum of the ranks is added to own rows
     const bool own = map.split == MapSplit::inputs;
     run.sum_rows(own ? rows_.own : rows, w.rows, dy.data() + (own ? rows_.first * w.rows : 0),
                  work_.parameters->gradient(*map.bias));
+}
+
+template <class Scalar>
+void Block<Scalar>::both_maps_backward(std::span<const Scalar> dqkv, std::span<const Scalar> dup,
+                                       Tensor<Scalar>& x, Scalar* dx,
+                                       DeferredWeights<Scalar>* deferred) const {
+    const Index qkv_rows = work_.parameters->table()[*p_.qkv].rows;
+    const Index up_rows = work_.parameters->table()[p_.up].rows;
+    const bool sp = work_.links->share().sp;
+    Scratch<Scalar> part;
+    if (sp) part = Scratch<Scalar>(*work_.arena, rows_.all * hidden_);
+    Scalar* sum = sp ? part.data() : dx;
+    work_.kernels->product(ProductForm::nn, {rows_.all, hidden_, qkv_rows}, dqkv.data(),
+                           weights(*p_.qkv), sum, false);
+    work_.kernels->product(ProductForm::nn, {rows_.all, hidden_, up_rows}, dup.data(),
+                           weights(p_.up), sum, true);
+    if (sp) {
+        work_.links->reduce_scatter(sim::Group::tp, sum, dx, rows_.own * hidden_);
+    } else if (tp_.parts > 1) {
+        work_.links->all_reduce(sim::Group::tp, dx, rows_.all * hidden_);
+    }
+    if (deferred != nullptr) {
+        finish_backward(qkv_map(), {}, x, dqkv, deferred, 1);
+        finish_backward(up_map(), {}, x, dup, deferred);
+        return;
+    }
+    const Reading<Scalar> in = gathered_rows(*work_.links, *work_.arena, x, rows_.own * hidden_);
+    weight_gradient_of(qkv_map(), in, dqkv);
+    weight_gradient_of(up_map(), in, dup);
+    x.release();
 }
 
 template <class Scalar>
@@ -179,6 +226,8 @@ void Block<Scalar>::norm_backward(Number scale, Number shift, const Tensor<Scala
     template void Block<S>::weight_gradient(const Map&, const std::vector<Index>&,                 \
                                             const Tensor<S>&, std::span<const S>) const;           \
     template void Block<S>::weight_gradients(DeferredWeights<S>&) const;                           \
+    template void Block<S>::both_maps_backward(std::span<const S>, std::span<const S>, Tensor<S>&, \
+                                               S*, DeferredWeights<S>*) const;                     \
     template void Block<S>::norm_forward(Number, Number, const Tensor<S>&, Tensor<S>&, Tensor<S>&) \
         const;                                                                                     \
     template void Block<S>::norm_backward(Number, Number, const Tensor<S>&, const Tensor<S>&,      \

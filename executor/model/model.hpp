@@ -18,8 +18,8 @@ struct Pass {
     std::vector<BlockState<Scalar>> blocks;
     Tensor<Scalar> embedded, embedded_stats; ///< what goes into a norm behind the tables
     Scratch<std::uint8_t> embedded_mask;     ///< of the values of the tables that are kept
-    Tensor<Scalar> output;               ///< of the last block
-    DeferredWeights<Scalar> deferred;    ///< what a backward pass has left
+    Tensor<Scalar> output;                   ///< of the last block
+    DeferredWeights<Scalar> deferred;        ///< what a backward pass has left
 };
 
 /// What a micro-batch's loss is multiplied with in the gradient.

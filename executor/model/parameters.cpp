@@ -56,9 +56,8 @@ ParameterTable parameter_table(const sim::ModelSpec& model, const RankShare& sha
             }
             table.embedding_scale = add.vector(e.norm && trunk.norm_affine, "embedding_norm.scale",
                                                hidden, Start::ones);
-            table.embedding_shift =
-                add.vector(e.norm && trunk.norm_affine && trunk.norm_bias, "embedding_norm.shift",
-                           hidden, Start::zeros);
+            table.embedding_shift = add.vector(e.norm && trunk.norm_affine && trunk.norm_bias,
+                                               "embedding_norm.shift", hidden, Start::zeros);
         }
         for (Index i = chunk.first; i < chunk.first + chunk.count; ++i) {
             add.begin_unit(number);

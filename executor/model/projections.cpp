@@ -38,7 +38,7 @@ std::span<const Scalar> all_of(const Scratch<Scalar>& values) {
 } // namespace
 
 template <class Scalar>
-void Block<Scalar>::project(BlockState<Scalar>& s) const {
+void Block<Scalar>::project(BlockState<Scalar>& s, const Scalar* gathered) const {
     const bool exchanged = attention_.exchanges_heads();
     Scalar* qkv = s.qkv.write(*work_.arena, work_.options->storage, attention_.core_count());
     Scratch<Scalar> rows;
@@ -47,20 +47,33 @@ void Block<Scalar>::project(BlockState<Scalar>& s) const {
     if (is_latent()) {
         project_latents(s, projected);
     } else {
-        project_plainly(s, projected);
+        project_plainly(s, gathered, projected);
     }
     if (exchanged) attention_.to_heads(attention_.qkv_sections(), projected, qkv);
     s.qkv.seal();
 }
 
 template <class Scalar>
-void Block<Scalar>::project_plainly(BlockState<Scalar>& s, Scalar* qkv) const {
-    map_forward(qkv_map(), attention_input(s), qkv);
+void Block<Scalar>::project_plainly(BlockState<Scalar>& s, const Scalar* gathered,
+                                    Scalar* qkv) const {
+    if (gathered != nullptr) {
+        linear(*p_.qkv, p_.qkv_bias, rows_.all, gathered, nullptr, qkv);
+    } else {
+        map_forward(qkv_map(), attention_input(s), qkv);
+    }
     if (p_.q_norm) {
         norm_heads(q_head_norm(s), qkv);
         norm_heads(k_head_norm(s), qkv);
     }
     if (rotates()) work_.kernels->rotate(rotary_shape(), false, qkv);
+}
+
+template <class Scalar>
+void Block<Scalar>::turn_back(BlockState<Scalar>& s, Scalar* dqkv) const {
+    if (rotates()) work_.kernels->rotate(rotary_shape(), true, dqkv);
+    if (!p_.q_norm) return;
+    norm_heads_backward(q_head_norm(s), dqkv);
+    norm_heads_backward(k_head_norm(s), dqkv);
 }
 
 template <class Scalar>
@@ -70,11 +83,7 @@ void Block<Scalar>::project_backward(BlockState<Scalar>& s, Scratch<Scalar>& dqk
         latents_backward(s, dqkv, dinput, deferred);
         return;
     }
-    if (rotates()) work_.kernels->rotate(rotary_shape(), true, dqkv.data());
-    if (p_.q_norm) {
-        norm_heads_backward(q_head_norm(s), dqkv.data());
-        norm_heads_backward(k_head_norm(s), dqkv.data());
-    }
+    turn_back(s, dqkv.data());
     map_backward(qkv_map(), attention_input(s), all_of(dqkv), dinput, deferred);
 }
 
@@ -345,7 +354,8 @@ void Block<Scalar>::latents_backward(BlockState<Scalar>& s, Scratch<Scalar>& dqk
 }
 
 #define SHARDPLAN_INSTANTIATE(S)                                                                   \
-    template void Block<S>::project(BlockState<S>&) const;                                         \
+    template void Block<S>::project(BlockState<S>&, const S*) const;                               \
+    template void Block<S>::turn_back(BlockState<S>&, S*) const;                                   \
     template void Block<S>::project_backward(BlockState<S>&, Scratch<S>&, S*, DeferredWeights<S>*) \
         const;
 SHARDPLAN_INSTANTIATE(float)

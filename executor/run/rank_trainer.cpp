@@ -67,6 +67,7 @@ Result<std::unique_ptr<Trainer>> RankTrainer<Scalar>::make(Communicator& world,
     options.balance = plan.balance;
     CollectiveChoice choice = plan.collectives;
     choice.rank_order = choice.rank_order || plan.deterministic;
+    choice.servers = std::min(choice.servers, world.size());
     if (auto s = world.set_choice(std::move(choice)); !s) return std::move(s).error();
     Parts parts;
     parts.memory = std::make_unique<MemoryCount>();

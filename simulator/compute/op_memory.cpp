@@ -383,6 +383,10 @@ void set_block_memory(const OpContext& c, const BlockKind& kind, OpList& ops) {
         } else if (op.kind == OpKind::norm && !attention_norm) {
             const bool feeds = !op.name.starts_with("post");
             set_norm(c, op, w.hidden, c.local_tokens, rms, feeds, w.hidden);
+            // halves side by side read the same input, which the first norm keeps
+            if (kind.norms.parallel && kind.norms.pre_attention && op.name == "ffn_norm") {
+                op.stored[0].bytes = 0.0;
+            }
         } else if (op.kind == OpKind::residual) {
             set_residual(c, op);
         } else if (op.name == "output_gate") {

@@ -144,6 +144,30 @@ inline sim::ModelSpec tiny_dropping() {
     return model;
 }
 
+/// Halves of a block side by side, with one norm for both or one each; a bias of the output table.
+inline sim::ModelSpec tiny_parallel(bool one_norm) {
+    sim::ModelSpec model = tiny_gpt2(!one_norm);
+    model.block_kinds[0].norms.parallel = true;
+    model.block_kinds[0].norms.pre_ffn = !one_norm;
+    model.block_kinds[0].attention.kind = sim::AttentionKind::gqa;
+    model.block_kinds[0].attention.kv_heads = 2;
+    model.block_kinds[0].attention.rope_dim = 4;
+    model.embedding.positions = sim::Positions::rope;
+    model.embedding.position_rows = 0;
+    model.embedding.head_bias = true;
+    return model;
+}
+
+/// A sink for each head, experts with biases, every block with a window; a norm behind the tables.
+inline sim::ModelSpec tiny_gpt_oss() {
+    sim::ModelSpec model = tiny_mixtral();
+    model.block_kinds[0].attention.sinks = true;
+    model.block_kinds[0].attention.window = 7;
+    model.block_kinds[0].ffn.bias = true;
+    model.embedding.norm = true;
+    return model;
+}
+
 /// Values that a script in another language makes alike: waves, around one for scales of norms.
 template <class Scalar>
 void fill_with_waves(exec::Parameters<Scalar>& parameters) {

@@ -11,8 +11,9 @@ namespace {
 using namespace exec;
 
 std::vector<sim::ModelSpec> all_kinds() {
-    return {tiny_gpt2(),  tiny_llama(),     tiny_mixtral(),  tiny_qwen3(),
-            tiny_olmo2(), tiny_qwen2_moe(), tiny_deepseek(), tiny_dropping()};
+    return {tiny_gpt2(),         tiny_llama(),     tiny_mixtral(),      tiny_qwen3(),
+            tiny_olmo2(),        tiny_qwen2_moe(), tiny_deepseek(),     tiny_dropping(),
+            tiny_parallel(true), tiny_gpt_oss(),   tiny_parallel(false)};
 }
 
 ModelOptions tiny_options(std::vector<Recompute> recompute = {}) {
@@ -91,6 +92,15 @@ TEST(ModelGradients, WithSharedExpertsAgreeWithDifferences) {
 TEST(ModelGradients, FromCompressedQueriesKeysAndValuesAgreeWithDifferences) {
     expect_whole_model(tiny_deepseek());
     expect_whole_model(tiny_deepseek(0));
+}
+
+TEST(ModelGradients, OfHalvesSideBySideAgreeWithDifferences) {
+    expect_whole_model(tiny_parallel(true));
+    expect_whole_model(tiny_parallel(false));
+}
+
+TEST(ModelGradients, WithSinksBiasesOfExpertsAndANormBehindTheTablesAgreeWithDifferences) {
+    expect_whole_model(tiny_gpt_oss());
 }
 
 TEST(ModelGradients, WithValuesDroppedAgreeWithDifferences) {

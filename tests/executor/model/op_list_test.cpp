@@ -102,12 +102,18 @@ class ExecutedOperators : public ::testing::TestWithParam<const char*> {
 protected:
     static sim::ModelSpec spec() {
         const std::string name = GetParam();
-        const std::map<std::string, sim::ModelSpec> models = {
-            {"gpt2", tiny_gpt2()},         {"llama", tiny_llama()},
-            {"mixtral", tiny_mixtral()},   {"qwen3", tiny_qwen3()},
-            {"olmo2", tiny_olmo2()},       {"qwen2_moe", tiny_qwen2_moe()},
-            {"deepseek", tiny_deepseek()}, {"deepseek_lite", tiny_deepseek(0)},
-            {"dropping", tiny_dropping()}};
+        const std::map<std::string, sim::ModelSpec> models = {{"gpt2", tiny_gpt2()},
+                                                              {"llama", tiny_llama()},
+                                                              {"mixtral", tiny_mixtral()},
+                                                              {"qwen3", tiny_qwen3()},
+                                                              {"olmo2", tiny_olmo2()},
+                                                              {"qwen2_moe", tiny_qwen2_moe()},
+                                                              {"deepseek", tiny_deepseek()},
+                                                              {"deepseek_lite", tiny_deepseek(0)},
+                                                              {"dropping", tiny_dropping()},
+                                                              {"one_norm", tiny_parallel(true)},
+                                                              {"two_norms", tiny_parallel(false)},
+                                                              {"gpt_oss", tiny_gpt_oss()}};
         return models.at(name);
     }
 };
@@ -149,7 +155,8 @@ TEST_P(ExecutedOperators, AreTheMatrixProductsOfTheOpList) {
         backward.push_back({ProductForm::nn, {g.m, g.k, g.n, g.count}});
         backward.push_back({ProductForm::tn, {g.n, g.k, g.m, g.count}});
     }
-    // the gate of shared experts gets its gradient inside that of their last map
+    // the gate of shared experts gets its gradient inside that of their last map, and both of two
+    // halves that lie side by side theirs before any that reads the input
     const auto in_order = [](std::vector<Recorder::Product> products) {
         std::sort(products.begin(), products.end(), [](const auto& a, const auto& b) {
             const auto key = [](const Recorder::Product& p) {
@@ -159,9 +166,10 @@ TEST_P(ExecutedOperators, AreTheMatrixProductsOfTheOpList) {
         });
         return products;
     };
-    const bool gated = model_spec.block_kinds[0].ffn.shared_gate;
-    EXPECT_EQ(gated ? in_order(recorder->products) : recorder->products,
-              gated ? in_order(backward) : backward);
+    const bool mixed =
+        model_spec.block_kinds[0].ffn.shared_gate || model_spec.block_kinds[0].norms.parallel;
+    EXPECT_EQ(mixed ? in_order(recorder->products) : recorder->products,
+              mixed ? in_order(backward) : backward);
 }
 
 TEST_P(ExecutedOperators, WorkOnAsManyParametersAsTheSimulatorCounts) {
@@ -170,7 +178,8 @@ TEST_P(ExecutedOperators, WorkOnAsManyParametersAsTheSimulatorCounts) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ExecutedOperators,
                          ::testing::Values("gpt2", "llama", "mixtral", "qwen3", "olmo2",
-                                           "qwen2_moe", "deepseek", "deepseek_lite", "dropping"));
+                                           "qwen2_moe", "deepseek", "deepseek_lite", "dropping",
+                                           "one_norm", "two_norms", "gpt_oss"));
 
 TEST(ParameterTable, OfLlama3And70BAndMixtralHaveThePublishedCounts) {
     EXPECT_EQ(whole_table(llama_3_8b()).count, 8030261248);

@@ -139,6 +139,15 @@ TEST(AllWays, OfCompressedKeysTrainAsOneRank) {
     expect_all_ways(tiny_deepseek(0));
 }
 
+TEST(AllWays, OfHalvesSideBySideTrainAsOneRank) {
+    expect_all_ways(tiny_parallel(true));
+    expect_all_ways(tiny_parallel(false));
+}
+
+TEST(AllWays, OfSinksAndBiasesOfExpertsTrainAsOneRank) {
+    expect_all_ways(tiny_gpt_oss(), {"dp2,ep2,mb2", "tp2,dp2,ep4,etp1,mb2"});
+}
+
 TEST(AllWays, OfDroppedValuesDropTheSame) { expect_all_ways(tiny_dropping()); }
 
 TEST(ExpertParallel, TrainsAsOneRank) {

@@ -78,8 +78,8 @@ TEST(ModelMemory, OfNormsOfHeadsLatentsAndDroppedValuesIsWhatTheSimulatorCounts)
     latent.parts[0].runs = {{0, 2}};
     sim::ModelSpec whole = latent;
     whole.block_kinds[0].attention.q_rank = 0;
-    for (const sim::ModelSpec& model :
-         {tiny_qwen3(), tiny_olmo2(), latent, whole, tiny_dropping()}) {
+    for (const sim::ModelSpec& model : {tiny_qwen3(), tiny_olmo2(), latent, whole, tiny_dropping(),
+                                        tiny_parallel(true), tiny_parallel(false)}) {
         for (const char* layout :
              {"dp1,mb2", "tp2,dp1,mb2", "tp2,sp,dp1,mb2", "cp2,dp1,mb1", "cp4:a2a,dp1,mb2"})
             expect_stored(model, layout);

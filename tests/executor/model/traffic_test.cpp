@@ -138,7 +138,8 @@ TEST(ModelTraffic, OfHeadsThatSeveralRanksGetIsWhatTheSimulatorPrices) {
 TEST(ModelTraffic, OfNormsOfHeadsAndCompressedKeysIsWhatTheSimulatorPrices) {
     sim::ModelSpec latent = tiny_deepseek();
     latent.parts[0].runs = {{1, 2}}; // dense blocks
-    for (const sim::ModelSpec& model : {tiny_qwen3(), tiny_olmo2(), latent, tiny_dropping()}) {
+    for (const sim::ModelSpec& model : {tiny_qwen3(), tiny_olmo2(), latent, tiny_dropping(),
+                                        tiny_parallel(true), tiny_parallel(false)}) {
         for (const char* layout : {"tp2,dp1,mb2", "tp4,dp1,mb1"})
             expect_priced(model, layout, {});
         expect_priced(model, "tp2,sp,dp1,mb1",

@@ -102,8 +102,9 @@ TEST(PredictedMemory, IsThatOfTheAllocatorToTheByteForExperts) {
 }
 
 TEST(PredictedMemory, IsThatOfTheAllocatorToTheByteForAllThatABlockMayHave) {
-    for (const sim::ModelSpec& model : {tiny_qwen3(), tiny_olmo2(), tiny_deepseek(),
-                                        tiny_deepseek(0), tiny_qwen2_moe(), tiny_dropping()}) {
+    for (const sim::ModelSpec& model :
+         {tiny_qwen3(), tiny_olmo2(), tiny_deepseek(), tiny_deepseek(0), tiny_qwen2_moe(),
+          tiny_dropping(), tiny_parallel(true), tiny_gpt_oss()}) {
         for (const char* layout : {"dp1,mb1", "dp5,mb1,zero3", "tp2,sp,dp2,mb1,zero1",
                                    "tp4,dp1,mb1", "pp2,dp3,mb1,zero2"})
             expect_predicted({.model = of_six_blocks(model), .layout = layout});

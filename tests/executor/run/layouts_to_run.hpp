@@ -160,10 +160,12 @@ inline void expect_steps_of_one_rank(const sim::ModelSpec& model,
 inline void expect_special_models(exec::Arithmetic arithmetic, exec::Index steps, Allowed allowed) {
     for (const sim::ModelSpec& model :
          {mixed(tiny_qwen3()), deeper(tiny_olmo2()), deeper(tiny_dropping()),
-          mixed(tiny_deepseek()), deeper(tiny_qwen2_moe())}) {
+          mixed(tiny_deepseek()), deeper(tiny_qwen2_moe()), deeper(tiny_parallel(true)),
+          deeper(tiny_parallel(false)), deeper(tiny_gpt_oss())}) {
         expect_steps_of_one_rank(model, some_layouts, arithmetic, steps, allowed);
     }
-    for (const sim::ModelSpec& model : {mixed(tiny_deepseek()), deeper(tiny_qwen2_moe())}) {
+    for (const sim::ModelSpec& model :
+         {mixed(tiny_deepseek()), deeper(tiny_qwen2_moe()), deeper(tiny_gpt_oss())}) {
         expect_steps_of_one_rank(model, some_expert_layouts, arithmetic, steps, allowed);
     }
 }
