@@ -86,7 +86,8 @@ std::int32_t portion_units(const Layout& layout) {
 
 std::vector<Portion> portions_of(const Layout& layout, const StageUnits& units) {
     const ShardDegrees parts = layout.shard == Shard::none ? ShardDegrees{} : shard_degrees(layout);
-    const bool by_unit = layout.shard >= Shard::optimizer_gradients && parts.dense > 1.0;
+    const bool by_unit = layout.shard >= Shard::optimizer_gradients &&
+                         (parts.dense > 1.0 || layout.offload_parameters > 0);
     const auto wrapped = static_cast<std::size_t>(portion_units(layout));
     std::vector<Portion> out;
     UnitElements sum;

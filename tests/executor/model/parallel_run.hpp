@@ -158,7 +158,7 @@ exec::Loss train_deferred(const exec::Model<Scalar>& model, const TinyBatch& bat
     for (exec::Index i = blocks - 1; i >= 0; --i) {
         model.backward(i, pass, gradient.data(), factors.balance, true);
     }
-    model.embed_backward(batch.tokens, gradient.data());
+    model.embed_backward(batch.tokens, pass, gradient.data());
     model.weight_gradients(pass);
     return loss;
 }
