@@ -16,35 +16,37 @@ enum class Storage : std::uint8_t {
     bf16,   ///< rounded to 16 bits; what an operator reads is what was rounded
 };
 
-                    static_cast<std::size_t>(now) * sizeof(Bf16));
-                    static_cast<std::size_t>(now) * sizeof(Scalar));
-         i -= packed_block) {
-        const Index now = std::min(packed_block, count - i);
-        out[i] = static_cast<Scalar>(to_float(values[i]));
-        out[i] = to_bf16(static_cast<float>(values[i]));
-        pack(wide.data(), now, narrow.data());
-        std::memcpy(narrow.data(), packed + i, static_cast<std::size_t>(now) * sizeof(Bf16));
-        std::memcpy(static_cast<void*>(out + i), narrow.data(),
-        std::memcpy(static_cast<void*>(out + i), wide.data(),
-        std::memcpy(wide.data(), values + i, static_cast<std::size_t>(now) * sizeof(Scalar));
-        unpack(narrow.data(), now, wide.data());
-    for (Index i = (count - 1) / packed_block * packed_block; i >= 0 && count > 0;
-    for (Index i = 0; i < count; ++i) {
-    for (Index i = 0; i < count; i += packed_block) {
-    std::array<Bf16, packed_block> narrow{};
-    std::array<Scalar, packed_block> wide{};
-    }
-/// As `pack`, where `out` may begin at the values or before them in the same memory.
-/// As `unpack`, where the values may begin at what is unpacked or behind it in the same memory.
-/// Rounds to 16 bits, and back.
 /// Values converted at once where both forms may share memory.
 inline constexpr Index packed_block = 256;
+
+/// As `pack`, where `out` may begin at the values or before them in the same memory.
 template <class Scalar>
-void pack(const Scalar* values, Index count, Bf16* out) {
 void pack_in_place(const Scalar* values, Index count, Bf16* out) {
-void unpack(const Bf16* values, Index count, Scalar* out) {
-void unpack_in_place(const Bf16* packed, Index count, Scalar* out) {
+    std::array<Scalar, packed_block> wide{};
+    std::array<Bf16, packed_block> narrow{};
+    for (Index i = 0; i < count; i += packed_block) {
+        const Index now = std::min(packed_block, count - i);
+        std::memcpy(wide.data(), values + i, static_cast<std::size_t>(now) * sizeof(Scalar));
+        pack(wide.data(), now, narrow.data());
+        std::memcpy(static_cast<void*>(out + i), narrow.data(),
+                    static_cast<std::size_t>(now) * sizeof(Bf16));
+    }
 }
+/// As `unpack`, where the values may begin at what is unpacked or behind it in the same memory.
+template <class Scalar>
+void unpack_in_place(const Bf16* packed, Index count, Scalar* out) {
+    std::array<Scalar, packed_block> wide{};
+    std::array<Bf16, packed_block> narrow{};
+    for (Index i = (count - 1) / packed_block * packed_block; i >= 0 && count > 0;
+         i -= packed_block) {
+        const Index now = std::min(packed_block, count - i);
+        std::memcpy(narrow.data(), packed + i, static_cast<std::size_t>(now) * sizeof(Bf16));
+        unpack(narrow.data(), now, wide.data());
+        std::memcpy(static_cast<void*>(out + i), wide.data(),
+                    static_cast<std::size_t>(now) * sizeof(Scalar));
+    }
+}
+
 /// Values to read, converted for the length of a scope where they are stored in 16 bits.
 template <class Scalar>
 class Reading {
