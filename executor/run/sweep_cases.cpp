@@ -252,7 +252,7 @@ private:
             const auto factor = static_cast<float>(std::min(1.0, norm));
             this_.k_.adamw(step, this_.n_, factor, g, x, m, v);
             // as clearing, but not to zero: moments would decay to numbers too small to be normal
-            std::fill_n(g, this_.n_, 1e-3F);
+            this_.k_.fill(this_.n_, 1e-3F, g);
         });
     }
     void add_copy() {

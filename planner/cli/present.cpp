@@ -15,7 +15,28 @@
 namespace shardplan::plan::cli {
 namespace {
 
-std::string gib(sim::Bytes bytes) { return fmt::format("{:.2f}", bytes.value() / 0x1p30); }
+/// What amounts of memory that stand side by side are told in.
+struct MemoryUnit {
+    const char* name = "GiB";
+    double bytes = 0x1p30;
+
+    std::string operator()(sim::Bytes amount) const {
+        return fmt::format("{:.2f}", amount.value() / bytes);
+    }
+};
+
+/// The one in which the fullest device's memory is more than nothing.
+MemoryUnit memory_unit(const sim::Estimate& estimate) {
+    sim::Bytes most;
+    for (const sim::ClassMemory& c : estimate.classes) {
+        most = std::max(most, c.process.value);
+    }
+    constexpr double least = 0.1;
+    for (const MemoryUnit unit : {MemoryUnit{}, MemoryUnit{"MiB", 0x1p20}}) {
+        if (most.value() >= least * unit.bytes) return unit;
+    }
+    return {"KiB", 0x1p10};
+}
 
 std::string words(std::string_view name) {
     std::string out(name);
@@ -125,25 +146,27 @@ void add_memory_lines(Table& table, const sim::Estimate& estimate) {
     if (c == nullptr) {
         return;
     }
-    table.add({"memory",
-               fmt::format("allocated {} GiB, reserved {} GiB ({} to {}) of {} usable, process {} "
-                           "GiB; stage {}, peak in {}",
-                           gib(c->allocated.value), gib(c->reserved.value), gib(c->reserved.low),
-                           gib(c->reserved.high), gib(c->usable), gib(c->process.value), c->stage,
-                           name_of(c->peak_phase))});
+    const MemoryUnit in = memory_unit(estimate);
+    table.add(
+        {"memory", fmt::format("allocated {0} {1}, reserved {2} {1} ({3} to {4}) of {5} usable, "
+                               "process {6} {1}; stage {7}, peak in {8}",
+                               in(c->allocated.value), in.name, in(c->reserved.value),
+                               in(c->reserved.low), in(c->reserved.high), in(c->usable),
+                               in(c->process.value), c->stage, name_of(c->peak_phase))});
     const auto kinds = by_size<sim::TensorKind>(c->at_peak);
     std::string largest;
     for (std::size_t i = 0; i < std::min<std::size_t>(kinds.size(), 3); ++i) {
-        largest += fmt::format("{}{} {} GiB", i == 0 ? "" : ", ", words(name_of(kinds[i])),
-                               gib(c->at_peak[kinds[i]]));
+        largest += fmt::format("{}{} {} {}", i == 0 ? "" : ", ", words(name_of(kinds[i])),
+                               in(c->at_peak[kinds[i]]), in.name);
     }
     table.add({"", "largest: " + largest});
     if (c->host.value() > 0.0) {
         const auto host = [&](sim::Phase phase) {
-            return gib(c->host_phases[static_cast<std::size_t>(phase)]);
+            return in(c->host_phases[static_cast<std::size_t>(phase)]);
         };
-        table.add({"", fmt::format("host {} GiB per rank; {} while loading, {} while saving",
-                                   gib(c->host), host(sim::Phase::load), host(sim::Phase::save))});
+        table.add(
+            {"", fmt::format("host {} {} per rank; {} while loading, {} while saving", in(c->host),
+                             in.name, host(sim::Phase::load), host(sim::Phase::save))});
     }
 }
 
@@ -220,7 +243,9 @@ void print_first_screen(const Console& console, const sim::Evaluator& evaluator,
 }
 
 void print_memory(const Console& console, const sim::Estimate& estimate) {
-    print_heading(console.out, "Memory at the peak, GiB per device", console.color);
+    const MemoryUnit in = memory_unit(estimate);
+    print_heading(console.out, fmt::format("Memory at the peak, {} per device", in.name),
+                  console.color);
     const auto columns = columns_of(estimate);
     std::vector<Table::Column> heads = {{"", Align::left}};
     const bool several = sim::spans_groups(estimate.classes);
@@ -243,17 +268,17 @@ void print_memory(const Console& console, const sim::Estimate& estimate) {
                                       [&](const auto& c) { return c.at_peak[kind].value() > 0.0; });
         if (used) {
             add(words(name_of(kind)),
-                [&](const sim::ClassMemory& c) { return gib(c.at_peak[kind]); });
+                [&](const sim::ClassMemory& c) { return in(c.at_peak[kind]); });
         }
     }
     add(
-        "allocated", [](const auto& c) { return gib(c.allocated.value); }, Style::strong);
+        "allocated", [&](const auto& c) { return in(c.allocated.value); }, Style::strong);
     add(
-        "reserved", [](const auto& c) { return gib(c.reserved.value); }, Style::strong);
+        "reserved", [&](const auto& c) { return in(c.reserved.value); }, Style::strong);
     add(
-        "process", [](const auto& c) { return gib(c.process.value); }, Style::strong);
+        "process", [&](const auto& c) { return in(c.process.value); }, Style::strong);
     add(
-        "usable", [](const auto& c) { return gib(c.usable); }, Style::faint);
+        "usable", [&](const auto& c) { return in(c.usable); }, Style::faint);
     add("verdict", [](const auto& c) { return std::string(name_of(c.verdict)); });
     table.print(console.out, console.color, 2);
 }
@@ -301,8 +326,9 @@ void print_links(const Console& console, const sim::Estimate& estimate) {
                                  ? std::to_string(last)
                                  : fmt::format("{}-{}", link.first_stage, last));
         }
-        row.insert(row.end(), {std::to_string(link.ranks), sim::to_text(link.per_step),
-                               sim::to_text(link.time), link.tier});
+        row.insert(row.end(),
+                   {std::to_string(link.ranks), sim::to_text(link.per_step),
+                    sim::to_text(link.time), link.tier == "none" ? "host memory" : link.tier});
         table.add(std::move(row));
     }
     table.print(console.out, console.color, 2);

@@ -1,11 +1,19 @@
 #include "planner/cli/record_report.hpp"
 
+#include <algorithm>
+
 namespace shardplan::plan::cli {
 
 void print_problems(const Console& console, const std::vector<sim::Error>& problems) {
-    for (const sim::Error& problem : problems) {
+    // a file of another kind has as many as lines
+    constexpr std::size_t most = 10;
+    for (std::size_t i = 0; i < std::min(most, problems.size()); ++i) {
+        const sim::Error& problem = problems[i];
         console.err << "warning: " << problem.where << ": " << problem.what << " (" << problem.hint
                     << ")\n";
+    }
+    if (problems.size() > most) {
+        console.err << "warning: and " << problems.size() - most << " more lines like these\n";
     }
 }
 

@@ -13,7 +13,7 @@
 
 namespace shardplan::plan::cli {
 
-/// Lines of a file of records that were lost, as warnings.
+/// Lines of a file of records that were lost, as warnings: the first ten and how many more.
 void print_problems(const Console& console, const std::vector<sim::Error>& problems);
 /// Median, p90 and bias as an object under `key`.
 void write_errors(sim::JsonWriter& json, std::string_view key, const ErrorFigures& figures);

@@ -88,12 +88,13 @@ void RunDisplay::start(const RecordFields& record) {
         "{}: {} parameters, {} x {} tokens a step\n", record.text("model"),
         sim::group_digits(static_cast<long long>(record.number_or_0("parameters"))),
         record.number_or_0("global_batch"), record.number_or_0("sequence"));
-    console_.out << fmt::format("{} on {} ranks ({}) of {} {}, {} threads each\n",
-                                styled(record.text("layout"), Style::strong, console_.color),
-                                record.number_or_0("ranks"), record.text("backend"), hosts,
-                                hosts == 1 ? "machine" : "machines",
-                                record.number_or_0("threads_per_rank"));
-    const double busy = record.number_or_0("ranks") * record.number_or_0("threads_per_rank");
+    const double ranks = record.number_or_0("ranks");
+    const double threads = record.number_or_0("threads_per_rank");
+    console_.out << fmt::format("{} on {} rank{} ({}) of {} machine{}, {} thread{} each\n",
+                                styled(record.text("layout"), Style::strong, console_.color), ranks,
+                                ranks == 1.0 ? "" : "s", record.text("backend"), hosts,
+                                hosts == 1 ? "" : "s", threads, threads == 1.0 ? "" : "s");
+    const double busy = ranks * threads;
     const double processors = record.number_or_0("processors");
     if (record.text("backend") == "threads" && processors > 0.0 && busy > processors) {
         console_.err << fmt::format("note: {} threads share {} processors; times say little\n",

@@ -109,8 +109,7 @@ sim::Result<ImportedModel> read_own(const sim::JsonValue& json) {
     ImportedModel out;
     out.model = std::move(*model);
     for (sim::DefaultTaken& taken : notes.defaults_taken) {
-        out.assumptions.push_back({"model." + taken.path, std::move(taken.value),
-                                   "default of the model file", "the file leaves it out"});
+        out.assumptions.push_back({"model." + taken.path, std::move(taken.value), "default", ""});
     }
     return out;
 }

@@ -287,7 +287,8 @@ std::string summary(const Cluster& cluster) {
         text += group_digits(group.count) + (group.count == 1 ? " node x " : " nodes x ") +
                 group_digits(node.devices) + " " + node.device;
         if (node.devices > 1) {
-            text += ", " + std::string(name_of(node.scaleup.kind)) + " " +
+            const bool host = node.scaleup.kind == ScaleupKind::none;
+            text += ", " + std::string(host ? "host memory" : name_of(node.scaleup.kind)) + " " +
                     to_text(usable(node.scaleup.per_device));
         }
         if (node.scaleup.domain_devices > node.devices) {

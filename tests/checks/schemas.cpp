@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "planner/analysis/calendar.hpp"
-#include "simulator/io/document.hpp"
 #include "simulator/io/file.hpp"
 #include "simulator/io/measurement.hpp"
 #include "simulator/io/schema.hpp"
@@ -35,7 +34,6 @@ std::vector<Schema> all_schemas() {
         make<StackProfile>("stack", "Shardplan stack profile"),
         make<FabricProfile>("fabric", "Shardplan fabric profile"),
         make<Calibration>("calibration", "Shardplan calibration"),
-        make<DocumentFile>("document", "Shardplan plan and what was measured of it"),
         make<MeasurementFile>("measurement", "Shardplan measurement"),
         make<shardplan::plan::Operations>("operations", "Shardplan figures of long runs"),
     };

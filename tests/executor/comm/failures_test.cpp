@@ -1,5 +1,6 @@
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <random>
 #include <stdexcept>
 #include <thread>
@@ -109,6 +110,57 @@ TEST(Failure, OfASilentRankComesWithinTheTimeOutAndNamesOperationAndPeer) {
         ASSERT_FALSE(outcome.status()) << choice.name;
         const Error error = outcome.status().error();
         EXPECT_TRUE(has(error.where, "all_reduce on world (")) << to_text(error);
+        EXPECT_TRUE(has(error.what, "did not get through within 0.1 s")) << to_text(error);
+    }
+}
+
+TEST(Failure, OfASilentRankIsNamedByEveryOperation) {
+    struct Operation {
+        std::string name;
+        std::function<Status(Communicator&, exec::View, exec::View)> call;
+    };
+    const auto third = [](exec::View whole) {
+        return exec::View{whole.data, whole.count / 3, whole.scalar};
+    };
+    const Operation operations[] = {
+        {"all_gather",
+         [&](auto& all, auto in, auto out) { return all.all_gather(third(in), out); }},
+        {"reduce_scatter",
+         [&](auto& all, auto in, auto out) {
+             return all.reduce_scatter(in, third(out), ReduceOp::sum);
+         }},
+        {"broadcast", [](auto& all, auto in, auto) { return all.broadcast(in, 1); }},
+        {"reduce",
+         [](auto& all, auto in, auto out) { return all.reduce(in, out, ReduceOp::sum, 0); }},
+        {"all_to_all", [](auto& all, auto in, auto out) { return all.all_to_all(in, out); }},
+        {"barrier", [](auto& all, auto, auto) { return all.barrier(); }},
+        {"split",
+         [](auto& all, auto, auto) -> Status {
+             auto part = all.split(0, 0, "tp");
+             return part ? Status(Done{}) : Status(part.error());
+         }},
+    };
+    for (const Operation& operation : operations) {
+        SCOPED_TRACE(operation.name);
+        std::atomic<bool> is_over = false;
+        const auto body = [&](Communicator& all) -> Status {
+            if (all.rank() == 1) {
+                while (!is_over)
+                    std::this_thread::sleep_for(1ms);
+                return Done{};
+            }
+            std::vector<double> in(3000, 1.0);
+            std::vector<double> out(3000);
+            Status status = operation.call(all, exec::view(in), exec::view(out));
+            if (all.rank() == 0) is_over = true;
+            return status;
+        };
+        const auto outcome = exec::run_ranks(3, body, {.timeout = 100ms});
+        ASSERT_FALSE(outcome.ranks[0]);
+        const Error error = outcome.ranks[0].error();
+        EXPECT_TRUE(has(error.where, "rank 0, " + operation.name + " on world")) << to_text(error);
+        EXPECT_TRUE(has(error.what, "bytes from rank ") || has(error.what, "bytes to rank "))
+            << to_text(error);
         EXPECT_TRUE(has(error.what, "did not get through within 0.1 s")) << to_text(error);
     }
 }

@@ -114,8 +114,8 @@ TEST(PricedBytes, OfRingsAndTheirKindAreWhatTheBusiestRankSends) {
 
 TEST(PricedBytes, OfATreeAreWhatARankWithTwoChildrenSends) {
     for (const int ranks : {3, 4, 5, 6, 7, 8}) {
-        // of three and four ranks nobody has two children and a parent in one tree
-        expect_priced(ranks, Algorithm::tree, Collective::all_reduce, ranks > 4 ? 1.0 : 0.75);
+        // of three ranks nobody has two children
+        expect_priced(ranks, Algorithm::tree, Collective::all_reduce, ranks > 3 ? 1.0 : 0.75);
     }
     // up and down cross the same link both ways at once, and of two each is the root of one tree
     expect_priced(2, Algorithm::tree, Collective::all_reduce, 0.5);

@@ -32,8 +32,10 @@ Traffic priced_traffic(const sim::ModelSpec& model, const sim::Layout& layout,
     sim::Resolved resolved;
     resolved.sequence = options.sequence;
     resolved.sequence_mean_square = static_cast<double>(options.sequence * options.sequence);
-    resolved.compute = resolved.parameter = sim::Dtype::fp32;
-    const sim::StackProfile stack = generic_stack();
+    resolved.compute = resolved.parameter =
+        options.storage == Storage::bf16 ? sim::Dtype::bf16 : sim::Dtype::fp32;
+    sim::StackProfile stack = generic_stack();
+    stack.tensors.loss_rows = options.loss_chunk;
     const sim::ShardingKey sharding = sim::sharding_of(layout);
     const auto ranks = static_cast<double>(sim::rank_count(layout));
     Traffic traffic;
@@ -86,13 +88,15 @@ Traffic executed_traffic(const sim::ModelSpec& model, const sim::Layout& layout,
 }
 
 /// `beyond`: bytes of a rank beyond the plan's.
-void expect_priced(const sim::ModelSpec& model, const std::string& text, const Traffic& beyond) {
-    SCOPED_TRACE(text);
+void expect_priced(const sim::ModelSpec& model, const std::string& text, const Traffic& beyond,
+                   Storage storage) {
+    SCOPED_TRACE(text + (storage == Storage::bf16 ? ", 16 bits" : ""));
     sim::LayoutTables tables;
     const sim::Layout layout = sim::parse_layout(text, "layout", tables)->layout;
     ModelOptions options;
     options.sequence = parallel_sequence;
     options.micro_batch = layout.micro_batch;
+    options.storage = storage;
     Traffic want = priced_traffic(model, layout, options);
     for (const auto& [name, bytes] : beyond) {
         want[name] += bytes * static_cast<double>(sim::rank_count(layout));
@@ -100,26 +104,16 @@ void expect_priced(const sim::ModelSpec& model, const std::string& text, const T
     EXPECT_EQ(executed_traffic(model, layout, tables, options), want);
 }
 
-constexpr double hidden_bytes = 24 * 4.0; ///< of one token
+void expect_priced(const sim::ModelSpec& model, const std::string& text, const Traffic& beyond) {
+    for (const Storage storage : {Storage::scalar, Storage::bf16})
+        expect_priced(model, text, beyond, storage);
+}
 
 TEST(ModelTraffic, OfTensorParallelLayersIsWhatTheSimulatorPrices) {
     sim::ModelSpec gpt2 = tiny_gpt2();
     gpt2.embedding.position_rows = parallel_sequence;
-    for (const char* layout : {"tp2,dp1,mb2", "tp4,dp1,mb1"})
+    for (const char* layout : {"tp2,dp1,mb2", "tp4,dp1,mb1", "tp2,sp,dp1,mb2", "tp4,sp,dp1,mb1"})
         expect_priced(gpt2, layout, {});
-}
-
-TEST(ModelTraffic, WithSequenceParallelismLacksTheSecondGatherOfTheHead) {
-    sim::ModelSpec gpt2 = tiny_gpt2();
-    gpt2.embedding.position_rows = parallel_sequence;
-    // the loss finds the head's gradient while the gathered rows are there
-    for (const double micro_batch : {1.0, 2.0}) {
-        const double gather = -micro_batch * parallel_sequence * hidden_bytes;
-        for (const std::string tp : {"tp2", "tp4"}) {
-            expect_priced(gpt2, tp + (micro_batch > 1.0 ? ",sp,dp1,mb2" : ",sp,dp1,mb1"),
-                          {{"tp all_gather", gather}});
-        }
-    }
 }
 
 TEST(ModelTraffic, OfContextParallelLayersIsWhatTheSimulatorPrices) {
@@ -172,8 +166,10 @@ TEST(ModelTraffic, OfExpertParallelLayersIsWhatTheSimulatorPrices) {
                   {{"tp all_reduce", sums},
                    {"etp all_gather", 2.0 * counts},
                    {"etp broadcast", weights},
-                   {"etp reduce", weights},
-                   {"tp all_gather", -tokens * hidden_bytes}});
+                   {"etp reduce", weights}});
+    // experts that are not split: each tensor-parallel rank sends a part of the tokens
+    expect_priced(tiny_mixtral(), "tp2,ep2,etp1,dp1,mb2",
+                  {{"ep all_to_all", counts + weights}, {"tp all_gather", weights}});
 }
 
 } // namespace

@@ -198,5 +198,19 @@ TEST(ValidateVerb, KernelsHaveGroupingsOfTheirOwn) {
     EXPECT_EQ(run_verb(run_validate, options).code, 0);
 }
 
+TEST(ValidateVerb, OfAFileOfAnotherKindTheFirstTenLinesAreNamedAndTheRestCounted) {
+    std::string lines;
+    for (int i = 0; i < 25; ++i) {
+        lines += "this is no record\n";
+    }
+    lines += record("first", R"(, "measured": {"step_time_s": 1.0})");
+    const TemporaryFile file("notes.txt", lines);
+    const Answer answer = run_verb(run_validate, ValidateOptions{file.path(), {}, false, false});
+    EXPECT_EQ(answer.code, 0);
+    EXPECT_NE(answer.err.find("notes.txt:10:"), std::string::npos) << answer.err;
+    EXPECT_EQ(answer.err.find("notes.txt:11:"), std::string::npos) << answer.err;
+    EXPECT_NE(answer.err.find("and 15 more lines"), std::string::npos) << answer.err;
+}
+
 } // namespace
 } // namespace shardplan::plan::cli

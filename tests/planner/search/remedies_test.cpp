@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/planner/search/data_parallel_only.hpp"
 #include "tests/support/builders.hpp"
 
 namespace shardplan::plan {
@@ -74,14 +75,7 @@ TEST(Remedies, OfAConstraintIsLiftingItAndItsPriceIsWhatItCosts) {
 }
 
 TEST(Remedies, NameAStackThatOffloadsWhereThisOneDoesNot) {
-    sim::Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(4096, 32));
-    given.job.constraints.tp = {1};
-    given.job.constraints.pp = {1};
-    given.job.constraints.cp = {1};
-    given.stack.capabilities.shards = {sim::Shard::none};
-    for (sim::NodeGroup& group : given.cluster.node_groups) {
-        group.node.host.memory = sim::Bytes(2e12);
-    }
+    sim::Scenario given = data_parallel_only();
     const auto offloads = [](const Case& some) {
         return std::any_of(some.remedies.begin(), some.remedies.end(), [](const Remedy& remedy) {
             return remedy.change.starts_with("optimizer states in host memory") &&

@@ -10,6 +10,7 @@
 
 #include "planner/search/findings.hpp"
 #include "planner/search/plan.hpp"
+#include "tests/planner/search/data_parallel_only.hpp"
 #include "tests/support/builders.hpp"
 
 namespace shardplan::plan {
@@ -217,14 +218,7 @@ TEST(Search, FoldsALayoutInASlowerRankOrderHoweverSlow) {
 
 /// No share less than what is found fits, and no number of blocks less beside it.
 TEST(Search, OffloadsAndRecomputesNoMoreThanItMust) {
-    sim::Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(4096, 32));
-    given.job.constraints.tp = {1};
-    given.job.constraints.pp = {1};
-    given.job.constraints.cp = {1};
-    given.stack.capabilities.shards = {sim::Shard::none};
-    for (sim::NodeGroup& group : given.cluster.node_groups) {
-        group.node.host.memory = Bytes(2e12);
-    }
+    sim::Scenario given = data_parallel_only();
     const auto evaluator = sim::Evaluator::make(given);
     const PlanSet found = plan(*evaluator, {});
     ASSERT_GT(found.counts.fits, 0);
@@ -246,15 +240,8 @@ TEST(Search, OffloadsAndRecomputesNoMoreThanItMust) {
 }
 
 TEST(Search, OffloadsAllStatesOrNoneWhereTheStackCannotSplitThem) {
-    sim::Scenario given = scenario(llama_3_8b(), dgx_h100(1), job(4096, 32));
-    given.job.constraints.tp = {1};
-    given.job.constraints.pp = {1};
-    given.job.constraints.cp = {1};
-    given.stack.capabilities.shards = {sim::Shard::none};
+    sim::Scenario given = data_parallel_only();
     given.stack.capabilities.offload_tiers = {sim::OffloadTier::none, sim::OffloadTier::host};
-    for (sim::NodeGroup& group : given.cluster.node_groups) {
-        group.node.host.memory = Bytes(2e12);
-    }
     const auto shares = [&](sim::PartOffload part) {
         given.stack.capabilities.part_offload = part;
         const auto evaluator = sim::Evaluator::make(given);

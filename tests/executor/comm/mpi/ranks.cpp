@@ -50,6 +50,16 @@ Status is_silent(Communicator& all) {
     });
 }
 
+/// The same in a collective of MPI's own.
+Status is_silent_in_library(Communicator& all) {
+    if (all.rank() == 1) {
+        std::this_thread::sleep_for(std::chrono::seconds(5));
+        return Done{};
+    }
+    std::vector<double> data(1000, 1.0);
+    return all.all_reduce(exec::view(data), exec::ReduceOp::sum);
+}
+
 Status is_killed(Communicator& all) {
     return until_rank_1_ends(all, []() -> Status {
         std::raise(SIGKILL);
@@ -102,6 +112,8 @@ int main(int argc, char** argv) {
         {"large_message", {sends_more_than_2_to_the_31}},
         {"fails", {fails, {.timeout = std::chrono::seconds(30)}}},
         {"is_silent", {is_silent, {.timeout = std::chrono::milliseconds(500)}}},
+        {"is_silent_in_library",
+         {is_silent_in_library, {.timeout = std::chrono::milliseconds(500)}}},
         {"is_killed", {is_killed, {.timeout = std::chrono::milliseconds(500)}}},
     };
     const auto chosen = cases.find(argc == 2 ? argv[1] : "");
