@@ -134,10 +134,8 @@ TEST(ModelTraffic, OfNormsOfHeadsAndCompressedKeysIsWhatTheSimulatorPrices) {
     latent.parts[0].runs = {{1, 2}}; // dense blocks
     for (const sim::ModelSpec& model : {tiny_qwen3(), tiny_olmo2(), latent, tiny_dropping(),
                                         tiny_parallel(true), tiny_parallel(false)}) {
-        for (const char* layout : {"tp2,dp1,mb2", "tp4,dp1,mb1"})
+        for (const char* layout : {"tp2,dp1,mb2", "tp4,dp1,mb1", "tp2,sp,dp1,mb1"})
             expect_priced(model, layout, {});
-        expect_priced(model, "tp2,sp,dp1,mb1",
-                      {{"tp all_gather", -1.0 * parallel_sequence * hidden_bytes}});
         expect_priced(model, "cp4:a2a,dp1,mb2", {{"cp all_reduce", 8.0}});
     }
 }
