@@ -139,8 +139,8 @@ private:
     /// `settle`.
     void sum_backward(const Map& map, const Tensor<Scalar>& x, const Scalar* gradient, Scalar* dx,
                       DeferredWeights<Scalar>* deferred) const;
-    /// What is left after the gradient of the input: gradients of weight and bias now, or later, for
-    /// which `dy` is moved or copied. `x` is left to `settle`.
+    /// What is left after the gradient of the input: gradients of weight and bias now, or later,
+    /// for which `dy` is moved or copied. `x` is left to `settle`.
     void finish_backward(const Map& map, const std::vector<Index>& offsets, const Tensor<Scalar>& x,
                          Scratch<Scalar> dy, DeferredWeights<Scalar>* deferred) const;
     void finish_backward(const Map& map, const std::vector<Index>& offsets, const Tensor<Scalar>& x,
