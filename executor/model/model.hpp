@@ -81,8 +81,8 @@ public:
     // counted from the first of the pass's chunk.
     /// A pass begins in a chunk that embeds.
     void embed(std::span<const Token> tokens, Pass<Scalar>& pass) const;
-    /// Or with what another chunk has handed on: the pass's input, of `boundary()` values, which the
-    /// caller fills.
+    /// Or with what another chunk has handed on: the pass's input, of `boundary()` values, which
+    /// the caller fills.
     Tensor<Scalar>& begin(Index chunk, Pass<Scalar>& pass) const;
     void forward(Index block, Pass<Scalar>& pass, bool keep) const;
     /// Loss of the whole micro-batch, and unless null the gradient of the last block's output.

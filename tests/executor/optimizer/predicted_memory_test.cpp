@@ -58,7 +58,8 @@ void expect_predicted(SharedTraining training) {
     training.steps = 1;
     training.offload_to = ::testing::TempDir();
     sim::LayoutTables tables;
-    const bool by_unit = layout_of(training.layout, tables).shard == sim::Shard::optimizer_gradients;
+    const bool by_unit =
+        layout_of(training.layout, tables).shard == sim::Shard::optimizer_gradients;
     training.buckets = by_unit ? std::numeric_limits<std::uint16_t>::max() : 1; // as executed_input
     for (const Storage storage : {Storage::scalar, Storage::bf16}) {
         training.storage = storage;
