@@ -142,8 +142,9 @@ double Model<Scalar>::loss_of(std::span<const Token> targets, const Tensor<Scala
     Scratch<Scalar> all;
     if (reduces && share_.sp) all = Scratch<Scalar>(arena_, rows_.all * part.width);
     Scalar* dx = all.held() ? all.data() : gradient;
+    const Reading<Scalar> values = read(head);
     const Reading<Scalar> bias = read(parameters_.table().head_bias);
-    typename CrossEntropy<Scalar>::Head of{read(head), bias};
+    typename CrossEntropy<Scalar>::Head of{values, bias};
     if (gradient != nullptr) {
         of.gradient = parameters_.gradient(head);
         if (bias != nullptr)
