@@ -454,10 +454,12 @@ StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, s
         out.alone = std::max(out.alone, groups[g].backward.bytes);
     }
     // The unit that runs and the next one must be on the device; passes written out by hand bring
-    // a unit back when it runs, and none for the loss (executor/model/model.cpp).
-    const bool written = rules.buffers == PassBuffers::written;
-    out.offloadable = std::max(0.0, out.stored - (written ? 1.0 : 2.0) * largest);
-    out.offloadable_at_loss = written ? out.stored : out.offloadable;
+    // a unit back when it runs, and none for the loss (executor/model/model.cpp). Where gradients
+    // of weights wait, the fullest moment with activations away is a later one, with more that
+    // waits: the larger figure stays.
+    const bool alone = rules.buffers == PassBuffers::written && !outline.splits;
+    out.offloadable = std::max(0.0, out.stored - (alone ? 1.0 : 2.0) * largest);
+    out.offloadable_at_loss = alone ? out.stored : out.offloadable;
     WindowWalk windows(memory, states, outline, out);
     for (const Instant& instant : outline.instants) {
         const double messages = rules.posts_receives
