@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "simulator/estimate/evaluator.hpp"
+#include "simulator/estimate/link_loads.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "simulator/memory/rank_parameters.hpp"
 #include "tests/executor/run/layouts_to_run.hpp"
@@ -38,7 +39,7 @@ Sent priced(const TinyRun& run, const exec::TrainingPlan& plan) {
     evaluator->evaluate(plan.layout, workspace, estimate);
     Sent out;
     for (const sim::LinkLoad& link : estimate.links)
-        out[link.dim] += link.per_step.value();
+        out[link.dim] = sim::most_sent(estimate.links, link.dim).value();
     return out;
 }
 
