@@ -34,6 +34,17 @@ public:
     void norm_backward(const NormShape& shape, const Scalar* dy, const Scalar* x,
                        const Scalar* scale, const Scalar* stats, Scalar* dx, Scalar* dscale,
                        Scalar* dshift) override;
+    void split_norm_forward(const NormShape& shape, Index whole, const Scalar* squares,
+                            const Scalar* x, const Scalar* scale, Scalar* y,
+                            Scalar* stats) override;
+    void split_norm_sums(const NormShape& shape, const Scalar* dy, const Scalar* x,
+                         const Scalar* scale, const Scalar* stats, Scalar* sums) override;
+    void split_norm_backward(const NormShape& shape, Index whole, const Scalar* sums,
+                             const Scalar* dy, const Scalar* x, const Scalar* scale,
+                             const Scalar* stats, Scalar* dx, Scalar* dscale) override;
+    void drop(const DropShape& shape, Scalar* x, std::uint8_t* mask) override;
+    void drop_backward(Index count, double rate, const std::uint8_t* mask, const Scalar* dy,
+                       Scalar* dx) override;
     void rotate(const RotaryShape& shape, bool inverse, Scalar* x) override;
 
     void activation_forward(const ActivationShape& shape, const Scalar* x, Scalar* y) override;
@@ -70,6 +81,8 @@ public:
     void row_products(Index rows, Index width, const Scalar* a, const Scalar* b,
                       Scalar* products) override;
     void scale_rows(Index rows, Index width, const Scalar* factors, Scalar* x) override;
+    void sigmoid(Index count, Scalar* x) override;
+    void sigmoid_backward(Index count, const Scalar* y, const Scalar* dy, Scalar* dx) override;
     double square_sum(Index count, const Scalar* x) override;
     void adamw(const AdamWStep& step, Index count, Scalar factor, const Scalar* gradient,
                Scalar* parameter, Scalar* first, Scalar* second) override;

@@ -36,23 +36,56 @@ struct NormShape {
     [[nodiscard]] Index statistics() const { return kind == sim::NormKind::layernorm ? 2 : 1; }
 };
 
+/// Values that are set to zero at random, the others divided by 1 - rate. Which ones depends on the
+/// draw and on their places in the whole alone, so that every split of the work drops the same.
+struct Dropout {
+    double rate = 0.0;
+    std::uint64_t draw = 0; ///< of a step
+
+    [[nodiscard]] bool drops() const { return rate > 0.0; }
+};
+
 /// Attention of consecutive queries of each of `sequences` sequences to consecutive keys of it.
-/// Rows of the output lie heads * head_dim elements apart.
+/// Rows of the output lie heads * value width elements apart.
 struct AttentionShape {
     Index sequences = 0;
     Index queries = 0; ///< of one sequence
     Index keys = 0;    ///< of one sequence
     Index heads = 0;
-    Index kv_heads = 0; ///< divides heads; each serves heads / kv_heads consecutive query heads
-    Index head_dim = 0;
+    Index kv_heads = 0;     ///< divides heads; each serves heads / kv_heads consecutive query heads
+    Index head_dim = 0;     ///< elements of a query, of a key, and unless named of a value
     Index query_stride = 0; ///< elements from row to row of the queries
     Index key_stride = 0;   ///< of the keys, and of the values
     Index query_rows = 0;   ///< from one sequence to the next, of queries and outputs
     Index key_rows = 0;     ///< of keys and values
-    bool causal = true;     ///< query i sees keys 0 to i; else all
+    bool causal = true;     ///< a query sees keys up to its own position; else all
     /// The same queries have attended to other keys before: forward, output and lse become those of
     /// both; backward, with output and lse of all keys, gradients are added.
     bool joins = false;
+    Index value_dim = 0; ///< elements of a value and of an output; 0: head_dim
+    // places in the whole
+    Index first_query = 0; ///< position in the sample
+    Index first_key = 0;
+    Index first_head = 0;     ///< of the query heads
+    Index first_sequence = 0; ///< sample
+    /// A query sees the key of its own position and of the window - 1 before it; 0: of all before.
+    Index window = 0;
+    /// Scores fall by a slope of the head's own with the distance, with this many heads in the
+    /// whole; 0: they do not. Source: Press et al. 2021 (arXiv 2108.12409).
+    Index falling_heads = 0;
+    Dropout dropout = {}; ///< of the weights of values
+
+    [[nodiscard]] Index value_width() const { return value_dim > 0 ? value_dim : head_dim; }
+    /// Keys of the sample that query 0 sees up to its own position, less those before the first.
+    [[nodiscard]] Index ahead() const { return first_query - first_key; }
+};
+
+/// Rows of which values are dropped.
+struct DropShape {
+    Index rows = 0;
+    Index width = 0;
+    Dropout dropout;
+    const Index* places = nullptr; ///< of each row in the whole
 };
 
 /// Rotation of the first `rotated` elements of each head, element i with element i + rotated / 2.
@@ -148,6 +181,26 @@ public:
                                const Scalar* scale, const Scalar* stats, Scalar* dx, Scalar* dscale,
                                Scalar* dshift) = 0;
 
+    // Root-mean-square norms of rows of which this rank has `shape.width` of `whole` columns.
+    // Between the steps ranks add up sums of each row over the columns; those of the squares are
+    // `row_products`.
+    virtual void split_norm_forward(const NormShape& shape, Index whole, const Scalar* squares,
+                                    const Scalar* x, const Scalar* scale, Scalar* y,
+                                    Scalar* stats) = 0;
+    /// Of own columns: gradient of the normed value times that value.
+    virtual void split_norm_sums(const NormShape& shape, const Scalar* dy, const Scalar* x,
+                                 const Scalar* scale, const Scalar* stats, Scalar* sums) = 0;
+    /// dx += gradient of the input; `sums`: of all columns.
+    virtual void split_norm_backward(const NormShape& shape, Index whole, const Scalar* sums,
+                                     const Scalar* dy, const Scalar* x, const Scalar* scale,
+                                     const Scalar* stats, Scalar* dx, Scalar* dscale) = 0;
+
+    /// Drops values in place. `mask`: 1 for those that are kept.
+    virtual void drop(const DropShape& shape, Scalar* x, std::uint8_t* mask) = 0;
+    /// dx = gradient of what was there before: may be dy.
+    virtual void drop_backward(Index count, double rate, const std::uint8_t* mask, const Scalar* dy,
+                               Scalar* dx) = 0;
+
     /// Rotates in place; `inverse` turns back, which is the gradient.
     /// Source: RoFormer (Su et al. 2021, arXiv 2104.09864), pairs as in GPT-NeoX and Llama.
     virtual void rotate(const RotaryShape& shape, bool inverse, Scalar* x) = 0;
@@ -213,6 +266,10 @@ public:
                               Scalar* products) = 0;
     /// Row i of x *= factors[i].
     virtual void scale_rows(Index rows, Index width, const Scalar* factors, Scalar* x) = 0;
+    /// x = 1 / (1 + exp(-x)).
+    virtual void sigmoid(Index count, Scalar* x) = 0;
+    /// dx = gradient of the input, from the output y; may be dy.
+    virtual void sigmoid_backward(Index count, const Scalar* y, const Scalar* dy, Scalar* dx) = 0;
 
     /// Sum of squares, in double.
     virtual double square_sum(Index count, const Scalar* x) = 0;

@@ -7,6 +7,7 @@
 
 #include "executor/kernels/arena.hpp"
 #include "executor/kernels/bf16.hpp"
+#include "executor/kernels/off_device.hpp"
 
 namespace shardplan::exec {
 
@@ -104,16 +105,57 @@ public:
     /// In 16 bits, or null.
     [[nodiscard]] const Bf16* packed() const { return packed_.held() ? packed_.data() : nullptr; }
     [[nodiscard]] bool held() const { return values_.held() || packed_.held(); }
+    /// Values, while none is off the device.
+    [[nodiscard]] Index count() const { return packed_.held() ? packed_.size() : values_.size(); }
     void release() {
         values_.release();
         packed_.release();
+        away_.release();
     }
+    /// The last part of it, as much as the store wants, is kept there until it is brought back;
+    /// nobody reads meanwhile. Errors: of files, and nothing has been moved.
+    sim::Status move_off(OffDevice& store) {
+        return packed_.held() ? move_part(packed_, store) : move_part(values_, store);
+    }
+    void bring_back() {
+        if (away_.bytes() == 0) return;
+        packed_.held() ? join(packed_) : join(values_);
+    }
+    /// What `bring_back` will read begins to be read.
+    void prefetch() const { away_.prefetch(); }
 
 private:
+    template <class T>
+    sim::Status move_part(Scratch<T>& all, OffDevice& store) {
+        const Index off = all.held() ? store.of(all.size()) : 0;
+        if (off == 0) return sim::Done{};
+        auto away = store.take(off * static_cast<Index>(sizeof(T)));
+        if (!away) return std::move(away).error();
+        away_ = std::move(*away);
+        Scratch<T> here(*arena_, all.size() - off, sim::TensorKind::activations);
+        std::memcpy(away_.data(), all.data() + here.size(),
+                    static_cast<std::size_t>(away_.bytes()));
+        std::copy_n(all.data(), here.size(), here.data());
+        away_.give_way();
+        all = std::move(here);
+        return sim::Done{};
+    }
+    template <class T>
+    void join(Scratch<T>& here) {
+        const Index off = away_.bytes() / static_cast<Index>(sizeof(T));
+        Scratch<T> all(*arena_, here.size() + off, sim::TensorKind::activations);
+        std::copy_n(here.data(), here.size(), all.data());
+        std::memcpy(all.data() + here.size(), away_.data(),
+                    static_cast<std::size_t>(away_.bytes()));
+        here = std::move(all);
+        away_.release();
+    }
+
     Arena* arena_ = nullptr;
     Storage storage_ = Storage::scalar;
     Scratch<Scalar> values_;
     Scratch<Bf16> packed_;
+    Away away_; ///< its last part
 };
 
 } // namespace shardplan::exec

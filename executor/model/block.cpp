@@ -22,14 +22,17 @@ Block<Scalar>::Block(Workplace<Scalar> work, const sim::BlockKind& kind, Index h
       rows_(*work.rows),
       tp_(work.links->share().tp),
       heads_(kind.attention.heads / tp_.parts),
-      kv_heads_(kind.attention.kv_heads / key_part(tp_, kind.attention.kv_heads).parts),
+      kv_heads_(key_heads(kind.attention) / key_part(tp_, key_heads(kind.attention)).parts),
       q_width_(heads_ * kind.attention.qk_head_dim),
-      qkv_width_(q_width_ + 2 * kv_heads_ * kind.attention.qk_head_dim),
+      qkv_width_(q_width_ + kv_heads_ * (kind.attention.qk_head_dim + kind.attention.v_head_dim)),
+      out_width_(heads_ * kind.attention.v_head_dim),
       ffn_width_(is_routed(kind) ? kind.ffn.expert_width / work.links->share().etp.parts
                                  : kind.ffn.width / tp_.parts),
       attention_(work.kernels, work.arena, work.links, work.rows,
                  {work.options->micro_batch, work.options->sequence, heads_, kv_heads_,
-                  kind.attention.qk_head_dim}),
+                  kind.attention.qk_head_dim, kind.attention.v_head_dim, kind.attention.window,
+                  work.options->positions == sim::Positions::alibi ? kind.attention.heads : 0,
+                  work.options->attention_dropout}),
       sums_experts_(is_routed(kind) && work.links->experts_split_as_rest()),
       shares_rows_(is_routed(kind) && !work.links->share().sp && tp_.parts > 1 && !sums_experts_),
       exchange_(work.kernels, work.arena, work.links, kind.ffn.experts, !sums_experts_) {
@@ -77,47 +80,45 @@ void Block<Scalar>::attend(BlockState<Scalar>& s) const {
     const bool exchanged = attention_.exchanges_heads();
     const Reading<Scalar> qkv = s.qkv.read();
     Tensor<Scalar>& core = exchanged ? s.attended_heads : s.attended;
-    Scalar* out = core.write(arena, storage, rows_.all * q_width_);
+    Scalar* out = core.write(arena, storage, rows_.all * out_width_);
     Scalar* lse = s.lse.write(arena, Storage::scalar, rows_.all * heads_);
-    attention_.forward(qkv, out, lse);
+    attention_.forward(s.drawn, qkv, p_.sinks ? weights(*p_.sinks) : Reading<Scalar>(nullptr), out,
+                       lse);
     core.seal();
     if (!exchanged) return;
-    Scalar* attended = s.attended.write(arena, storage, rows_.all * q_width_);
+    Scalar* attended = s.attended.write(arena, storage, rows_.all * out_width_);
     attention_.to_tokens(attention_.out_sections(), core.read(), attended);
     s.attended.seal();
-}
-
-/// Queries, keys and values, in the form that attention takes.
-template <class Scalar>
-void Block<Scalar>::project(BlockState<Scalar>& s) const {
-    const Index count = rows_.all * qkv_width_;
-    const bool exchanged = attention_.exchanges_heads();
-    Scalar* qkv = s.qkv.write(*work_.arena, work_.options->storage, count);
-    Scratch<Scalar> rows;
-    if (exchanged) rows = Scratch<Scalar>(*work_.arena, count);
-    Scalar* projected = exchanged ? rows.data() : qkv;
-    map_forward(qkv_map(), s.attention_normed, projected);
-    if (kind_.attention.rope_dim > 0) work_.kernels->rotate(rotary_shape(), false, projected);
-    if (exchanged) attention_.to_heads(attention_.qkv_sections(), projected, qkv);
-    s.qkv.seal();
 }
 
 /// From the block's input to `middle`.
 template <class Scalar>
 void Block<Scalar>::attention_half(BlockState<Scalar>& s) const {
-    norm_forward(p_.attention_scale, p_.attention_shift, s.input, s.attention_stats,
-                 s.attention_normed);
+    if (kind_.norms.pre_attention) {
+        norm_forward(p_.attention_scale, p_.attention_shift, s.input, s.attention_stats,
+                     s.attention_normed);
+    }
     project(s);
     attend(s);
-    Scalar* middle = s.middle.write(*work_.arena, work_.options->storage, rows_.own * hidden_);
-    sum_forward(attention_out_map(), s.attended.read(), s.input.read(), middle);
+    const Index count = rows_.own * hidden_;
+    Scalar* middle = s.middle.write(*work_.arena, work_.options->storage, count);
+    if (ends_plainly(Half::attention)) {
+        sum_forward(attention_out_map(), s.attended.read(), s.input.read(), middle);
+    } else {
+        Scratch<Scalar> y(*work_.arena, count);
+        sum_forward(attention_out_map(), s.attended.read(), nullptr, y.data());
+        end_half(Half::attention, s, y.data(), s.input.read(), middle);
+    }
     s.middle.seal();
 }
 
 /// From `middle` to the input of the last map.
 template <class Scalar>
-void Block<Scalar>::ffn_inner(BlockState<Scalar>& s) const {
-    norm_forward(p_.ffn_scale, p_.ffn_shift, s.middle, s.ffn_stats, s.ffn_normed);
+void Block<Scalar>::ffn_inner(BlockState<Scalar>& s, Scratch<Scalar>* beside) const {
+    if (kind_.norms.pre_ffn) {
+        norm_forward(p_.ffn_scale, p_.ffn_shift, s.middle, s.ffn_stats, s.ffn_normed);
+    }
+    if (p_.shared_up) shared_inner(s, beside);
     if (routes()) {
         experts_inner(s);
         return;
@@ -125,7 +126,7 @@ void Block<Scalar>::ffn_inner(BlockState<Scalar>& s) const {
     const ActivationShape shape = activation_shape(rows_.all);
     const Index up_width = shape.width * (shape.gated ? 2 : 1);
     Scalar* up = s.up.write(*work_.arena, work_.options->storage, rows_.all * up_width);
-    map_forward(up_map(), s.ffn_normed, up);
+    map_forward(up_map(), ffn_input(s), up);
     s.up.seal();
     Scalar* activated =
         s.activated.write(*work_.arena, work_.options->storage, rows_.all * shape.width);
@@ -134,19 +135,40 @@ void Block<Scalar>::ffn_inner(BlockState<Scalar>& s) const {
 }
 
 template <class Scalar>
+void Block<Scalar>::ffn_output(BlockState<Scalar>& s, const Scratch<Scalar>& beside,
+                               Scalar* output) const {
+    const Index count = rows_.own * hidden_;
+    const bool plain = ends_plainly(Half::ffn);
+    Scratch<Scalar> given;
+    if (!plain) given = Scratch<Scalar>(*work_.arena, count);
+    Scalar* y = plain ? output : given.data();
+    if (routes()) {
+        experts_output(s, plain ? &s.middle : nullptr, y);
+    } else {
+        sum_forward(down_map(), s.activated.read(),
+                    plain ? s.middle.read() : Reading<Scalar>(nullptr), y);
+    }
+    if (beside.held()) work_.kernels->add(count, beside.data(), y);
+    if (!plain) end_half(Half::ffn, s, y, s.middle.read(), output);
+}
+
+template <class Scalar>
 void Block<Scalar>::forward(BlockState<Scalar>& s, Tensor<Scalar>& output, bool keep) const {
+    if (kind_.norms.parallel) {
+        parallel_forward(s, output, keep);
+        return;
+    }
+    Scratch<Scalar> beside;
     if (!work_.links->failed()) {
         attention_half(s);
         if (keep && recompute_ == Recompute::selective) release_attended(s);
-        ffn_inner(s);
+        ffn_inner(s, &beside);
     }
     Scalar* out = output.write(*work_.arena, work_.options->storage, rows_.own * hidden_);
     if (work_.links->failed()) {
         std::fill_n(out, rows_.own * hidden_, Scalar(0)); // nobody will use it
-    } else if (routes()) {
-        experts_output(s, out);
     } else {
-        sum_forward(down_map(), s.activated.read(), s.middle.read(), out);
+        ffn_output(s, beside, out);
     }
     output.seal();
     if (!keep || recompute_ == Recompute::full) release_inner(s);
@@ -161,58 +183,82 @@ void Block<Scalar>::release_attended(BlockState<Scalar>& s) const {
 
 template <class Scalar>
 void Block<Scalar>::release_inner(BlockState<Scalar>& s) const {
-    release_attended(s);
-    for (Tensor<Scalar>* t :
-         {&s.attention_stats, &s.attention_normed, &s.qkv, &s.middle, &s.ffn_stats, &s.ffn_normed,
-          &s.up, &s.activated, &s.probabilities, &s.weights, &s.sorted}) {
-        t->release();
-    }
+    s.each_inner([](Tensor<Scalar>& t) { t.release(); });
+    s.attention_end.mask.release();
+    s.ffn_end.mask.release();
 }
 
 // ---- Backward ----------------------------------------------------------------------------------
 
 template <class Scalar>
+void Block<Scalar>::input_backward(Half half, BlockState<Scalar>& s, const Scalar* dinput,
+                                   Scalar* gradient) const {
+    const bool attention = half == Half::attention;
+    if (attention ? !kind_.norms.pre_attention : !kind_.norms.pre_ffn) {
+        work_.kernels->add(rows_.own * hidden_, dinput, gradient);
+    } else if (attention) {
+        norm_backward(p_.attention_scale, p_.attention_shift, s.input, s.attention_stats, dinput,
+                      gradient);
+    } else {
+        norm_backward(p_.ffn_scale, p_.ffn_shift, kind_.norms.parallel ? s.input : s.middle,
+                      s.ffn_stats, dinput, gradient);
+    }
+    if (attention) return; // all that is left goes after it
+    s.ffn_stats.release();
+    s.middle.release();
+}
+
+template <class Scalar>
 void Block<Scalar>::ffn_backward(BlockState<Scalar>& s, Scalar* gradient,
                                  DeferredWeights<Scalar>* deferred) const {
     const ActivationShape shape = activation_shape(rows_.all);
-    Scratch<Scalar> dactivated(*work_.arena, rows_.all * shape.width);
-    sum_backward(down_map(), s.activated, gradient, dactivated.data(), deferred);
+    Scratch<Scalar> dactivated;
+    {
+        const Reading<Scalar> dy = end_backward(Half::ffn, s, gradient);
+        dactivated = Scratch<Scalar>(*work_.arena, rows_.all * shape.width);
+        sum_backward(down_map(), s.activated, dy, dactivated.data(), deferred);
+    }
     settle(s.activated, deferred);
     Scratch<Scalar> dup(*work_.arena, rows_.all * shape.width * (shape.gated ? 2 : 1));
     work_.kernels->activation_backward(shape, s.up.read(), dactivated.data(), dup.data());
     s.up.release();
     dactivated.release();
     Scratch<Scalar> dnormed(*work_.arena, rows_.own * hidden_);
-    map_backward(up_map(), s.ffn_normed, std::move(dup), dnormed.data(), deferred);
-    norm_backward(p_.ffn_scale, p_.ffn_shift, s.middle, s.ffn_stats, dnormed.data(), gradient);
-    s.middle.release();
-    s.ffn_stats.release();
+    map_backward(up_map(), ffn_input(s), std::move(dup), dnormed.data(), deferred);
+    input_backward(Half::ffn, s, dnormed.data(), gradient);
 }
 
-/// From the gradient of what attention gave to that of queries, keys and values before rotation.
+/// From the gradient of what attention gave to that of queries, keys and values after rotation.
 template <class Scalar>
 void Block<Scalar>::core_backward(BlockState<Scalar>& s, Scratch<Scalar>& dattended,
                                   Scalar* dqkv) const {
+    const auto core = [&](const Tensor<Scalar>& given, const Scalar* dout, Scalar* to) {
+        const Reading<Scalar> out = given.read();
+        const Reading<Scalar> lse = s.lse.read();
+        if (p_.sinks) {
+            attention_.sinks_backward(weights(*p_.sinks), out, lse, dout,
+                                      work_.parameters->gradient(*p_.sinks));
+        }
+        attention_.backward(s.drawn, s.qkv.read(), out, lse, dout, to);
+    };
     if (!attention_.exchanges_heads()) {
-        attention_.backward(s.qkv.read(), s.attended.read(), s.lse.read(), dattended.data(), dqkv);
+        core(s.attended, dattended.data(), dqkv);
         return;
     }
-    Scratch<Scalar> dout(*work_.arena, rows_.all * q_width_);
+    Scratch<Scalar> dout(*work_.arena, rows_.all * out_width_);
     attention_.to_heads(attention_.out_sections(), dattended.data(), dout.data());
     dattended.release();
-    Scratch<Scalar> dwhole(*work_.arena, rows_.all * qkv_width_);
-    attention_.backward(s.qkv.read(), s.attended_heads.read(), s.lse.read(), dout.data(),
-                        dwhole.data());
+    Scratch<Scalar> dwhole(*work_.arena, attention_.core_count());
+    core(s.attended_heads, dout.data(), dwhole.data());
     dout.release();
     attention_.to_tokens(attention_.qkv_sections(), dwhole.data(), dqkv);
 }
 
+/// From behind the last map of attention to queries, keys and values: `dattended` is the gradient
+/// of what that map takes in, whose own gradient has been found or left last.
 template <class Scalar>
-void Block<Scalar>::attention_backward(BlockState<Scalar>& s, Scalar* gradient,
-                                       DeferredWeights<Scalar>* deferred) const {
-    if (recompute_ == Recompute::selective) attend(s);
-    Scratch<Scalar> dattended(*work_.arena, rows_.all * q_width_);
-    sum_backward(attention_out_map(), s.attended, gradient, dattended.data(), deferred);
+Scratch<Scalar> Block<Scalar>::attended_backward(BlockState<Scalar>& s, Scratch<Scalar> dattended,
+                                                 DeferredWeights<Scalar>* deferred) const {
     // the kernel's backward pass needs what it gave, unless that was exchanged before the map
     if (attention_.exchanges_heads()) settle(s.attended, deferred);
     Scratch<Scalar> dqkv(*work_.arena, rows_.all * qkv_width_);
@@ -222,21 +268,50 @@ void Block<Scalar>::attention_backward(BlockState<Scalar>& s, Scalar* gradient,
     s.qkv.release();
     s.lse.release();
     s.attended_heads.release();
-    if (kind_.attention.rope_dim > 0) work_.kernels->rotate(rotary_shape(), true, dqkv.data());
+    return dqkv;
+}
+
+template <class Scalar>
+void Block<Scalar>::attention_backward(BlockState<Scalar>& s, Scalar* gradient,
+                                       DeferredWeights<Scalar>* deferred) const {
+    if (recompute_ == Recompute::selective) attend(s);
+    Scratch<Scalar> dattended;
+    {
+        const Reading<Scalar> dy = end_backward(Half::attention, s, gradient);
+        dattended = Scratch<Scalar>(*work_.arena, rows_.all * out_width_);
+        sum_backward(attention_out_map(), s.attended, dy, dattended.data(), deferred);
+    }
+    Scratch<Scalar> dqkv = attended_backward(s, std::move(dattended), deferred);
     Scratch<Scalar> dnormed(*work_.arena, rows_.own * hidden_);
-    map_backward(qkv_map(), s.attention_normed, std::move(dqkv), dnormed.data(), deferred);
-    norm_backward(p_.attention_scale, p_.attention_shift, s.input, s.attention_stats,
-                  dnormed.data(), gradient);
+    project_backward(s, std::move(dqkv), dnormed.data(), deferred);
+    input_backward(Half::attention, s, dnormed.data(), gradient);
+}
+
+/// All that was not kept but attention's output, which waits for its half.
+template <class Scalar>
+void Block<Scalar>::recompute(BlockState<Scalar>& s) const {
+    if (recompute_ != Recompute::full) return;
+    if (kind_.norms.parallel) {
+        parallel_inner(s, nullptr);
+        return;
+    }
+    attention_half(s);
+    // a norm behind the network needs its output again
+    Scratch<Scalar> beside;
+    const bool again = !ends_plainly(Half::ffn);
+    ffn_inner(s, again ? &beside : nullptr);
+    if (!again) return;
+    Scratch<Scalar> output(*work_.arena, rows_.own * hidden_);
+    ffn_output(s, beside, output.data());
 }
 
 template <class Scalar>
 void Block<Scalar>::backward(BlockState<Scalar>& s, Scalar* gradient, double balance_factor,
                              DeferredWeights<Scalar>* deferred) const {
-    if (!work_.links->failed() && recompute_ == Recompute::full) {
-        attention_half(s);
-        ffn_inner(s);
-    }
-    if (!work_.links->failed()) {
+    if (!work_.links->failed()) recompute(s);
+    if (!work_.links->failed() && kind_.norms.parallel) {
+        parallel_backward(s, gradient, deferred);
+    } else if (!work_.links->failed()) {
         if (routes()) {
             experts_backward(s, gradient, balance_factor, deferred);
         } else {

@@ -30,22 +30,24 @@ sim::Status first_broken(const std::string& where, std::initializer_list<Rule> r
 
 sim::Status check_attention(const sim::Attention& a, const std::string& where) {
     using sim::AttentionKind;
+    const bool latent = a.kind == AttentionKind::mla;
     return first_broken(
         where + "/attention",
-        {{a.kind != AttentionKind::mha && a.kind != AttentionKind::gqa, "kind",
-          "this kind of attention", "use mha or gqa"},
-         {a.heads < 1 || a.kv_heads < 1 || a.heads % a.kv_heads != 0, "kv_heads",
+        {{a.kind != AttentionKind::mha && a.kind != AttentionKind::gqa && !latent, "kind",
+          "this kind of attention", "use mha, gqa or mla"},
+         {a.heads < 1 || (!latent && (a.kv_heads < 1 || a.heads % a.kv_heads != 0)), "kv_heads",
           "key heads that do not divide the query heads", "let kv_heads divide heads"},
-         {a.qk_head_dim < 1 || a.qk_head_dim != a.v_head_dim, "v_head_dim",
-          "values of another width than queries", "let v_head_dim equal qk_head_dim"},
+         {a.qk_head_dim < 1, "qk_head_dim", "heads without elements", "give at least 1"},
+         {a.v_head_dim < 1, "v_head_dim", "values without elements", "give at least 1"},
          {a.rope_dim < 0 || a.rope_dim > a.qk_head_dim || a.rope_dim % 2 != 0, "rope_dim",
           "this number of rotated elements", "use an even number up to qk_head_dim"},
-         {a.window > 0, "window", "attention windows", "set window to 0"},
+         {latent && a.kv_rank < 1, "kv_rank", "compressed keys without width",
+          "give a width of at least 1"},
+         {a.window < 0, "window", "windows of less than a token", "use 0 for the whole sequence"},
          {!a.cross_source.empty(), "cross_source", "cross attention", "leave cross_source empty"},
          {a.output_gate, "output_gate", "gated attention outputs", "set output_gate to false"},
-         {a.sinks, "sinks", "attention sinks", "set sinks to false"},
-         {a.qk_norm != sim::QkNorm::none, "qk_norm", "norms of queries and keys",
-          "set qk_norm to none"}});
+         {latent && a.qk_norm != sim::QkNorm::none, "qk_norm",
+          "norms of heads beside those of compressed vectors", "set qk_norm to none"}});
 }
 
 sim::Status check_ffn(const sim::Ffn& f, const std::string& where) {
@@ -59,25 +61,25 @@ sim::Status check_ffn(const sim::Ffn& f, const std::string& where) {
           "give a width of at least 1"},
          {routes && (f.top_k < 1 || f.top_k > f.experts), "top_k", "this number of choices",
           "use 1 up to the number of experts"},
-         {routes && f.bias, "bias", "experts with biases", "set bias to false"},
-         {routes && f.shared_width > 0, "shared_width", "shared experts", "set shared_width to 0"},
-         {routes && f.router_bias, "router_bias", "routers with a bias",
-          "set router_bias to false"},
          {routes && f.router_correction, "router_correction", "score corrections",
           "set router_correction to false"}});
 }
 
-sim::Status check_norms(const sim::Norms& n, const std::string& where) {
+/// Of halves that lie side by side.
+sim::Status check_parallel(const sim::ModelSpec& m, const sim::BlockKind& kind,
+                           const std::string& where) {
+    const sim::Norms& n = kind.norms;
+    if (!n.parallel) return sim::Done{};
     return first_broken(
         where + "/norms",
-        {{!n.pre_attention, "pre_attention", "blocks without a norm before attention",
-          "set pre_attention to true"},
-         {!n.pre_ffn, "pre_ffn", "blocks without a norm before the network", "set pre_ffn to true"},
-         {n.post_attention, "post_attention", "norms after attention",
-          "set post_attention to false"},
-         {n.post_ffn, "post_ffn", "norms after the network", "set post_ffn to false"},
-         {n.parallel, "parallel", "blocks whose halves run side by side",
-          "set parallel to false"}});
+        {{kind.ffn.kind != sim::FfnKind::dense, "parallel", "experts beside attention",
+          "use a dense network, or set parallel to false"},
+         {n.post_attention || n.post_ffn, "parallel", "norms behind halves that lie side by side",
+          "set post_attention and post_ffn to false"},
+         {m.hidden_dropout > 0.0, "parallel", "values dropped behind halves that lie side by side",
+          "set hidden_dropout to 0"},
+         {!n.pre_ffn && kind.attention.kind == sim::AttentionKind::mla, "parallel",
+          "compressed keys from what the network reads too", "set pre_ffn to true"}});
 }
 
 sim::Status check_ends(const sim::ModelSpec& m) {
@@ -93,19 +95,15 @@ sim::Status check_ends(const sim::ModelSpec& m) {
          {trunk.hidden < 1, "parts/0/hidden", "a model without width",
           "give a width of at least 1"},
          {e.vocab < 1, "embedding/vocab", "a model without tokens", "give the number of tokens"},
-         {e.positions == Positions::alibi, "embedding/positions", "linear position biases",
-          "use rope, learned or none"},
          {e.positions == Positions::learned && e.position_rows < 1, "embedding/position_rows",
           "learned positions without rows", "give the number of rows"},
-         {e.norm, "embedding/norm", "a norm after the token table", "set norm to false"},
-         {e.head_bias, "embedding/head_bias", "a bias of the output table",
-          "set head_bias to false"},
          {e.projection_width > 0 && e.projection_width != trunk.hidden,
           "embedding/projection_width", "tables of another width than the blocks",
           "set projection_width to 0"},
-         {m.attention_dropout > 0.0, "attention_dropout", "with dropout",
-          "set attention_dropout to 0"},
-         {m.hidden_dropout > 0.0, "hidden_dropout", "with dropout", "set hidden_dropout to 0"}});
+         {m.attention_dropout < 0.0 || m.attention_dropout >= 1.0, "attention_dropout",
+          "with this share of values dropped", "use a probability below 1"},
+         {m.hidden_dropout < 0.0 || m.hidden_dropout >= 1.0, "hidden_dropout",
+          "with this share of values dropped", "use a probability below 1"}});
 }
 
 } // namespace
@@ -121,7 +119,7 @@ sim::Status check_model(const sim::ModelSpec& model) {
         const std::string where = "/block_kinds/" + std::to_string(i);
         if (auto status = check_attention(kind.attention, where); !status) return status;
         if (auto status = check_ffn(kind.ffn, where); !status) return status;
-        if (auto status = check_norms(kind.norms, where); !status) return status;
+        if (auto status = check_parallel(model, kind, where); !status) return status;
     }
     return sim::Done{};
 }

@@ -1,7 +1,7 @@
 #include "executor/model/context_attention.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
 
 namespace shardplan::exec {
 
@@ -14,7 +14,12 @@ ContextAttention<Scalar>::ContextAttention(Kernels<Scalar>* kernels, Arena* aren
       rows_(rows),
       sizes_(sizes),
       qkv_{sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim,
-           sizes.kv_heads * sizes.head_dim} {}
+           sizes.kv_heads * sizes.value_dim} {
+    const Index ranks = links->share().cp.parts;
+    const Index key_parts = std::min(ranks, sizes.kv_heads);
+    exchanged_qkv_ = {{{qkv_[0], ranks}, {qkv_[1], key_parts}, {qkv_[2], key_parts}}};
+    exchanged_out_ = {sizes.heads * sizes.value_dim, ranks};
+}
 
 template <class Scalar>
 bool ContextAttention<Scalar>::exchanges_heads() const {
@@ -25,22 +30,35 @@ bool ContextAttention<Scalar>::exchanges_heads() const {
 
 namespace {
 
-/// Copies between rows with all heads and the message of rank after rank: its heads of every row.
-template <class From, class To>
-void copy_parts(std::span<const Index> sections, Index rows, Index ranks, bool to_message,
-                From* from, To* to) {
-    const Index width = std::accumulate(sections.begin(), sections.end(), Index{0});
+/// Columns of all heads, and of the part that one rank gets.
+struct RowWidths {
+    Index all = 0;
+    Index part = 0;
+};
+template <class Sections>
+RowWidths widths_of(const Sections& sections) {
+    RowWidths out;
+    for (const auto& section : sections) {
+        out.all += section.width;
+        out.part += section.width / section.parts;
+    }
+    return out;
+}
+
+/// Calls `f(in_row, in_message, width)` for each part of each of `rows` rows with all heads, and of
+/// the messages of rank after rank: its heads of every row.
+template <class Sections, class F>
+void each_part(const Sections& sections, Index rows, Index ranks, F&& f) {
+    const Index width = widths_of(sections).all;
     Index in_message = 0;
     for (Index rank = 0; rank < ranks; ++rank) {
         for (Index row = 0; row < rows; ++row) {
             Index in_row = row * width;
-            for (const Index section : sections) {
-                const Index part = section / ranks;
-                const Index at = in_row + rank * part;
-                std::copy_n(from + (to_message ? at : in_message), part,
-                            to + (to_message ? in_message : at));
+            for (const auto& section : sections) {
+                const Index part = section.width / section.parts;
+                f(in_row + rank * section.parts / ranks * part, in_message, part);
                 in_message += part;
-                in_row += section;
+                in_row += section.width;
             }
         }
     }
@@ -59,49 +77,75 @@ void sort_pieces(Index ranks, Index samples, Index piece, bool to_samples, const
     }
 }
 
+/// Messages of all ranks back into rows; parts that several ranks have are added up.
+template <class Sections, class Scalar>
+void join_parts(const Sections& sections, Index rows, Index ranks, const Scalar* from, Scalar* to) {
+    const auto is_own = [&](const auto& section) { return section.parts == ranks; };
+    if (std::all_of(sections.begin(), sections.end(), is_own)) {
+        each_part(sections, rows, ranks, [&](Index in_row, Index in_message, Index width) {
+            std::copy_n(from + in_message, width, to + in_row);
+        });
+        return;
+    }
+    std::fill_n(to, rows * widths_of(sections).all, Scalar(0));
+    each_part(sections, rows, ranks, [&](Index in_row, Index in_message, Index width) {
+        for (Index i = 0; i < width; ++i) {
+            to[in_row + i] += from[in_message + i];
+        }
+    });
+}
+
 } // namespace
 
 template <class Scalar>
-void ContextAttention<Scalar>::to_heads(std::span<const Index> sections, const Scalar* rows,
+Index ContextAttention<Scalar>::core_count() const {
+    const Index ranks = links_->share().cp.parts;
+    return exchanges_heads() ? rows_->all * ranks * widths_of(exchanged_qkv_).part
+                             : rows_->all * (qkv_[0] + kv_width());
+}
+
+template <class Scalar>
+void ContextAttention<Scalar>::to_heads(std::span<const Section> sections, const Scalar* rows,
                                         Scalar* whole) const {
     const Index ranks = links_->share().cp.parts;
-    const Index width = std::accumulate(sections.begin(), sections.end(), Index{0});
-    const Index count = rows_->all * width;
+    const Index width = widths_of(sections).part;
+    const Index count = rows_->all * ranks * width;
     Scratch<Scalar> sent(*arena_, count);
-    copy_parts(sections, rows_->all, ranks, true, rows, sent.data());
+    each_part(sections, rows_->all, ranks, [&](Index in_row, Index in_message, Index part) {
+        std::copy_n(rows + in_row, part, sent.data() + in_message);
+    });
     if (sizes_.samples == 1) {
         links_->all_to_all(sim::Group::cp, sent.data(), whole, count);
         return;
     }
     Scratch<Scalar> received(*arena_, count);
     links_->all_to_all(sim::Group::cp, sent.data(), received.data(), count);
-    sort_pieces(ranks, sizes_.samples, rows_->length() * width / ranks, true, received.data(),
-                whole);
+    sort_pieces(ranks, sizes_.samples, rows_->length() * width, true, received.data(), whole);
 }
 
 template <class Scalar>
-void ContextAttention<Scalar>::to_tokens(std::span<const Index> sections, const Scalar* whole,
+void ContextAttention<Scalar>::to_tokens(std::span<const Section> sections, const Scalar* whole,
                                          Scalar* rows) const {
     const Index ranks = links_->share().cp.parts;
-    const Index width = std::accumulate(sections.begin(), sections.end(), Index{0});
-    const Index count = rows_->all * width;
+    const Index width = widths_of(sections).part;
+    const Index count = rows_->all * ranks * width;
     Scratch<Scalar> received(*arena_, count);
     if (sizes_.samples == 1) {
         links_->all_to_all(sim::Group::cp, whole, received.data(), count);
-        copy_parts(sections, rows_->all, ranks, false, received.data(), rows);
+        join_parts(sections, rows_->all, ranks, received.data(), rows);
         return;
     }
     Scratch<Scalar> sent(*arena_, count);
-    sort_pieces(ranks, sizes_.samples, rows_->length() * width / ranks, false, whole, sent.data());
+    sort_pieces(ranks, sizes_.samples, rows_->length() * width, false, whole, sent.data());
     links_->all_to_all(sim::Group::cp, sent.data(), received.data(), count);
-    copy_parts(sections, rows_->all, ranks, false, received.data(), rows);
+    join_parts(sections, rows_->all, ranks, received.data(), rows);
 }
 
 // ---- Keys and values of other ranks ------------------------------------------------------------
 
 template <class Scalar>
 void ContextAttention<Scalar>::take_kv(const Scalar* qkv, Scalar* kv) const {
-    const Index width = 2 * qkv_[1];
+    const Index width = kv_width();
     for (Index row = 0; row < rows_->all; ++row) {
         std::copy_n(qkv + row * (qkv_[0] + width) + qkv_[0], width, kv + row * width);
     }
@@ -109,7 +153,7 @@ void ContextAttention<Scalar>::take_kv(const Scalar* qkv, Scalar* kv) const {
 
 template <class Scalar>
 void ContextAttention<Scalar>::put_kv(const Scalar* kv, Scalar* qkv) const {
-    const Index width = 2 * qkv_[1];
+    const Index width = kv_width();
     for (Index row = 0; row < rows_->all; ++row) {
         std::copy_n(kv + row * width, width, qkv + row * (qkv_[0] + width) + qkv_[0]);
     }
@@ -119,13 +163,9 @@ template <class Scalar>
 void ContextAttention<Scalar>::attend(Queries& own, Index rank, const Scalar* kv,
                                       Scalar* dkv) const {
     const RankShare& share = links_->share();
-    AttentionShape s;
-    s.sequences = sizes_.samples;
-    s.heads = sizes_.heads;
-    s.kv_heads = sizes_.kv_heads;
-    s.head_dim = sizes_.head_dim;
-    s.query_stride = qkv_[0] + 2 * qkv_[1];
-    s.key_stride = 2 * qkv_[1];
+    AttentionShape s = shape_of(own.drawn);
+    s.query_stride = qkv_[0] + kv_width();
+    s.key_stride = kv_width();
     s.query_rows = s.key_rows = rows_->length();
     Index query_row = 0;
     for (std::size_t i = 0; i < rows_->pieces.size(); ++i) {
@@ -134,11 +174,14 @@ void ContextAttention<Scalar>::attend(Queries& own, Index rank, const Scalar* kv
         for (const Piece& theirs :
              pieces_of(sizes_.sequence, {rank, share.cp.parts}, share.cp_kind)) {
             const Index q = query_row * s.query_stride;
-            const Index out = query_row * qkv_[0];
+            const Index out = query_row * exchanged_out_.width;
             const Index k = key_row * s.key_stride;
             const Index v = k + qkv_[1];
             key_row += theirs.length;
-            if (theirs.first > mine.first) continue;
+            const Index between = mine.first - (theirs.first + theirs.length - 1);
+            if (theirs.first > mine.first || (s.window > 0 && between >= s.window)) continue;
+            s.first_query = mine.first;
+            s.first_key = theirs.first;
             s.queries = mine.length;
             s.keys = theirs.length;
             s.causal = theirs.first == mine.first;
@@ -292,19 +335,80 @@ void ContextAttention<Scalar>::backward_ring(Queries& own, Scratch<Scalar>& kv,
 }
 
 template <class Scalar>
-AttentionShape ContextAttention<Scalar>::whole_shape() const {
-    const Index parts = exchanges_heads() ? links_->share().cp.parts : 1;
-    const Index stride = (qkv_[0] + 2 * qkv_[1]) / parts;
-    return {sizes_.samples,          sizes_.sequence, sizes_.sequence, sizes_.heads / parts,
-            sizes_.kv_heads / parts, sizes_.head_dim, stride,          stride,
-            sizes_.sequence,         sizes_.sequence};
+AttentionShape ContextAttention<Scalar>::shape_of(const Drawn& drawn) const {
+    AttentionShape s;
+    s.sequences = sizes_.samples;
+    s.heads = sizes_.heads;
+    s.kv_heads = sizes_.kv_heads;
+    s.head_dim = sizes_.head_dim;
+    s.value_dim = sizes_.value_dim;
+    s.window = sizes_.window;
+    s.falling_heads = sizes_.falling_heads;
+    s.first_head = links_->share().tp.part * sizes_.heads;
+    s.first_sequence = drawn.first_sample;
+    if (drawn.drops) s.dropout = {sizes_.dropout, drawn.draw};
+    return s;
 }
 
 template <class Scalar>
-void ContextAttention<Scalar>::forward(const Scalar* qkv, Scalar* out, Scalar* lse) const {
+AttentionShape ContextAttention<Scalar>::whole_shape(const Drawn& drawn) const {
+    AttentionShape s = shape_of(drawn);
+    s.queries = s.keys = s.query_rows = s.key_rows = sizes_.sequence;
+    s.query_stride = qkv_[0] + kv_width();
+    if (exchanges_heads()) {
+        const PartOf cp = links_->share().cp;
+        s.heads /= cp.parts;
+        s.kv_heads /= exchanged_qkv_[1].parts;
+        s.first_head += cp.part * s.heads;
+        s.query_stride = widths_of(exchanged_qkv_).part;
+    }
+    s.key_stride = s.query_stride;
+    return s;
+}
+
+template <class Scalar>
+Index ContextAttention<Scalar>::first_core_head() const {
+    const PartOf cp = links_->share().cp;
+    return exchanges_heads() ? cp.part * (sizes_.heads / cp.parts) : 0;
+}
+
+template <class Scalar>
+void ContextAttention<Scalar>::attend_to_sinks(const AttentionShape& s, const Scalar* sinks,
+                                               Scalar* out, Scalar* lse) const {
+    std::fill_n(out, s.sequences * s.query_rows * s.heads * s.value_width(), Scalar(0));
+    for (Index i = 0; i < s.sequences * s.heads; ++i) {
+        std::fill_n(lse + i * s.query_rows, s.query_rows, sinks[first_core_head() + i % s.heads]);
+    }
+}
+
+/// The sink's weight times what it takes off the outputs, whose value is none.
+template <class Scalar>
+void ContextAttention<Scalar>::sinks_backward(const Scalar* sinks, const Scalar* out,
+                                              const Scalar* lse, const Scalar* dout,
+                                              Scalar* dsinks) const {
+    AttentionShape s = whole_shape({});
+    if (!exchanges_heads()) s.query_rows = rows_->length();
+    const Index rows = s.sequences * s.query_rows * s.heads;
+    Scratch<Scalar> along(*arena_, rows);
+    kernels_->row_products(rows, s.value_width(), out, dout, along.data());
+    for (Index i = 0; i < rows; ++i) {
+        const Index head = i % s.heads;
+        const Index row = i / s.heads;
+        const Index sequence = row / s.query_rows;
+        const Index at = (sequence * s.heads + head) * s.query_rows + row % s.query_rows;
+        const Index own = first_core_head() + head;
+        dsinks[own] -= std::exp(sinks[own] - lse[at]) * along.data()[i];
+    }
+}
+
+template <class Scalar>
+void ContextAttention<Scalar>::forward(const Drawn& drawn, const Scalar* qkv, const Scalar* sinks,
+                                       Scalar* out, Scalar* lse) const {
     const PartOf cp = links_->share().cp;
     if (cp.parts == 1 || exchanges_heads()) {
-        const AttentionShape s = whole_shape();
+        AttentionShape s = whole_shape(drawn);
+        s.joins = sinks != nullptr;
+        if (s.joins) attend_to_sinks(s, sinks, out, lse);
         const Scalar* k = qkv + s.heads * s.head_dim;
         kernels_->attention_forward(s, qkv, k, k + s.kv_heads * s.head_dim, out, lse);
         return;
@@ -313,7 +417,13 @@ void ContextAttention<Scalar>::forward(const Scalar* qkv, Scalar* out, Scalar* l
     own.q = qkv;
     own.out = out;
     own.lse = lse;
-    own.begun.resize(rows_->pieces.size());
+    own.drawn = drawn;
+    own.begun.assign(rows_->pieces.size(), sinks != nullptr);
+    if (sinks != nullptr) {
+        AttentionShape s = shape_of(drawn);
+        s.query_rows = rows_->length();
+        attend_to_sinks(s, sinks, out, lse);
+    }
     if (links_->share().cp_kind == sim::CpKind::ring) {
         Scratch<Scalar> kv(*arena_, kv_count());
         take_kv(qkv, kv.data());
@@ -330,11 +440,11 @@ void ContextAttention<Scalar>::forward(const Scalar* qkv, Scalar* out, Scalar* l
 }
 
 template <class Scalar>
-void ContextAttention<Scalar>::backward(const Scalar* qkv, const Scalar* out, const Scalar* lse,
-                                        const Scalar* dout, Scalar* dqkv) const {
+void ContextAttention<Scalar>::backward(const Drawn& drawn, const Scalar* qkv, const Scalar* out,
+                                        const Scalar* lse, const Scalar* dout, Scalar* dqkv) const {
     const PartOf cp = links_->share().cp;
     if (cp.parts == 1 || exchanges_heads()) {
-        const AttentionShape s = whole_shape();
+        const AttentionShape s = whole_shape(drawn);
         const Index k = s.heads * s.head_dim;
         const Index v = k + s.kv_heads * s.head_dim;
         kernels_->attention_backward(s, qkv, qkv + k, qkv + v, out, lse, dout, dqkv, dqkv + k,
@@ -347,7 +457,8 @@ void ContextAttention<Scalar>::backward(const Scalar* qkv, const Scalar* out, co
     own.kept_lse = lse;
     own.dout = dout;
     own.dq = dqkv;
-    std::fill_n(dqkv, rows_->all * (qkv_[0] + 2 * qkv_[1]), Scalar(0));
+    own.drawn = drawn;
+    std::fill_n(dqkv, rows_->all * (qkv_[0] + kv_width()), Scalar(0));
     if (links_->share().cp_kind == sim::CpKind::ring) {
         Scratch<Scalar> kv(*arena_, kv_count());
         take_kv(qkv, kv.data());

@@ -43,9 +43,8 @@ double CrossEntropy<Scalar>::softmax(Index rows_now, std::span<const Token> targ
 }
 
 template <class Scalar>
-double CrossEntropy<Scalar>::run(const Scalar* x, const Scalar* head,
-                                 std::span<const Token> targets, double factor, Scalar* dx,
-                                 Scalar* dhead) const {
+double CrossEntropy<Scalar>::run(const Scalar* x, const Head& head, std::span<const Token> targets,
+                                 double factor, Scalar* dx) const {
     const Index step = std::min(chunk, rows);
     Scratch<Scalar> logits(*arena, step * vocab);
     Scratch<Scalar> found(*arena, 3 * step); // maxima, sums, logits of the targets
@@ -53,14 +52,19 @@ double CrossEntropy<Scalar>::run(const Scalar* x, const Scalar* head,
     for (Index row = 0; row < rows; row += step) {
         const Index now = std::min(step, rows - row);
         const Scalar* in = x + row * hidden;
-        kernels->product(ProductForm::nt, {now, vocab, hidden}, in, head, logits.data(), false);
+        const bool begun = head.bias != nullptr;
+        if (begun) kernels->add_rows(now, vocab, nullptr, head.bias, logits.data());
+        kernels->product(ProductForm::nt, {now, vocab, hidden}, in, head.values, logits.data(),
+                         begun);
         loss += softmax(
             now, targets.subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(now)),
             factor, dx != nullptr, logits.data(), found.data());
         if (dx == nullptr) continue;
-        kernels->product(ProductForm::nn, {now, hidden, vocab}, logits.data(), head,
+        kernels->product(ProductForm::nn, {now, hidden, vocab}, logits.data(), head.values,
                          dx + row * hidden, false);
-        kernels->product(ProductForm::tn, {vocab, hidden, now}, logits.data(), in, dhead, true);
+        kernels->product(ProductForm::tn, {vocab, hidden, now}, logits.data(), in, head.gradient,
+                         true);
+        if (begun) kernels->sum_rows(now, vocab, logits.data(), head.bias_gradient);
     }
     return loss;
 }

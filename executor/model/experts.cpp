@@ -54,7 +54,7 @@ void Block<Scalar>::experts_inner(BlockState<Scalar>& s) const {
     s.offsets.resize(static_cast<std::size_t>(shape.experts + 1));
     {
         Scratch<Scalar> logits(arena, shape.rows * shape.experts);
-        map_forward(router_map(), s.ffn_normed, logits.data());
+        map_forward(router_map(), ffn_input(s), logits.data());
         // routing decides by small differences: never rounded
         Scalar* p = s.probabilities.write(arena, Storage::scalar, shape.rows * shape.experts);
         Scalar* w = s.weights.write(arena, Storage::scalar, shape.rows * shape.top_k);
@@ -66,7 +66,7 @@ void Block<Scalar>::experts_inner(BlockState<Scalar>& s) const {
     s.way = exchange_.way(s.offsets);
     Scalar* sorted = s.sorted.write(arena, storage, s.way.rows * hidden_);
     {
-        const Reading<Scalar> normed = s.ffn_normed.read();
+        const Reading<Scalar> normed = ffn_input(s).read();
         const Scalar* x = normed + sent_first_ * hidden_;
         Scratch<Scalar> going;
         if (exchange_.moves()) going = Scratch<Scalar>(arena, choices * hidden_);
@@ -77,12 +77,39 @@ void Block<Scalar>::experts_inner(BlockState<Scalar>& s) const {
     s.sorted.seal();
     const ActivationShape active = activation_shape(s.way.rows);
     const Index up_width = active.width * (active.gated ? 2 : 1);
+    Scalar* up = s.up.write(arena, storage, active.rows * up_width);
+    if (p_.up_bias) put_expert_bias(*p_.up_bias, s.way.offsets, up);
     run.grouped_product(ProductForm::nt, s.way.offsets, {0, up_width, hidden_}, s.sorted.read(),
-                        weights(p_.up), s.up.write(arena, storage, active.rows * up_width), false);
+                        weights(p_.up), up, p_.up_bias.has_value());
     s.up.seal();
     run.activation_forward(active, s.up.read(),
                            s.activated.write(arena, storage, active.rows * active.width));
     s.activated.seal();
+}
+
+template <class Scalar>
+void Block<Scalar>::put_expert_bias(Index bias, const std::vector<Index>& offsets,
+                                    Scalar* rows) const {
+    const Index experts = static_cast<Index>(offsets.size()) - 1;
+    const Index width = work_.parameters->table()[bias].rows / experts;
+    const Reading<Scalar> values = weights(bias);
+    for (Index e = 0; e < experts; ++e) {
+        const Index first = offsets[static_cast<std::size_t>(e)];
+        work_.kernels->add_rows(offsets[static_cast<std::size_t>(e + 1)] - first, width, nullptr,
+                                values + e * width, rows + first * width);
+    }
+}
+
+template <class Scalar>
+void Block<Scalar>::weight_bias_gradient(const ExpertWay& way, const Scalar* dy,
+                                         Scalar* dfactors) const {
+    // it is added by the first of the ranks that split the expert
+    if (!p_.down_bias || work_.links->share().etp.part > 0) return;
+    Scratch<Scalar> bias(*work_.arena, way.rows * hidden_);
+    Scratch<Scalar> products(*work_.arena, way.rows);
+    put_expert_bias(*p_.down_bias, way.offsets, bias.data());
+    work_.kernels->row_products(way.rows, hidden_, dy, bias.data(), products.data());
+    work_.kernels->add(way.rows, products.data(), dfactors);
 }
 
 /// What each expert gives for each of the rows that this rank has sent, in their order.
@@ -90,8 +117,10 @@ template <class Scalar>
 Scratch<Scalar> Block<Scalar>::expert_outputs(BlockState<Scalar>& s) const {
     const Index sent = sent_rows_ * kind_.ffn.top_k;
     Scratch<Scalar> computed(*work_.arena, s.way.rows * hidden_);
+    const bool begun = p_.down_bias && work_.links->share().etp.part == 0;
+    if (begun) put_expert_bias(*p_.down_bias, s.way.offsets, computed.data());
     work_.kernels->grouped_product(ProductForm::nt, s.way.offsets, {0, hidden_, ffn_width_},
-                                   s.activated.read(), weights(p_.down), computed.data(), false);
+                                   s.activated.read(), weights(p_.down), computed.data(), begun);
     if (!exchange_.moves()) return computed;
     Scratch<Scalar> back(*work_.arena, sent * hidden_);
     exchange_.from_experts(s.way, hidden_, std::move(computed), back.data());
@@ -99,26 +128,28 @@ Scratch<Scalar> Block<Scalar>::expert_outputs(BlockState<Scalar>& s) const {
 }
 
 template <class Scalar>
-void Block<Scalar>::experts_output(BlockState<Scalar>& s, Scalar* output) const {
+void Block<Scalar>::experts_output(BlockState<Scalar>& s, const Tensor<Scalar>* residual,
+                                   Scalar* output) const {
     Kernels<Scalar>& run = *work_.kernels;
     const Scratch<Scalar> given = expert_outputs(s);
-    const Reading<Scalar> middle = s.middle.read();
+    const Reading<Scalar> begin = residual != nullptr ? residual->read() : Reading<Scalar>(nullptr);
     const Reading<Scalar> weights = s.weights.read();
     const Scalar* sent_weights = weights + sent_first_ * kind_.ffn.top_k;
     // residual, where it goes into the sum of the ranks once; then what the experts gave
-    const auto join = [&](const Scalar* residual, Scalar* y) {
-        run.add_rows(sent_rows_, hidden_, residual, nullptr, y);
+    const auto join = [&](const Scalar* from, Scalar* y) {
+        run.add_rows(sent_rows_, hidden_, from, nullptr, y);
         run.combine(router_shape(sent_rows_), hidden_, sent_routing(s), sent_weights, given.data(),
                     y);
     };
     if (shares_rows_) {
         Scratch<Scalar> all(*work_.arena, tp_.parts * sent_step_ * hidden_);
-        join(middle + sent_first_ * hidden_, all.data() + tp_.part * sent_step_ * hidden_);
+        join(residual != nullptr ? begin + sent_first_ * hidden_ : nullptr,
+             all.data() + tp_.part * sent_step_ * hidden_);
         gather_sent(hidden_, all.data(), Sent::stored);
         std::copy_n(all.data(), rows_.own * hidden_, output);
         return;
     }
-    join(sums_experts_ && tp_.part > 0 ? nullptr : static_cast<const Scalar*>(middle), output);
+    join(sums_experts_ && tp_.part > 0 ? nullptr : static_cast<const Scalar*>(begin), output);
     if (sums_experts_) work_.links->all_reduce(sim::Group::etp, output, rows_.own * hidden_);
 }
 
@@ -157,9 +188,10 @@ void Block<Scalar>::expert_maps_backward(BlockState<Scalar>& s, Scratch<Scalar>&
                         weights(p_.down), dactivated.data(), false);
     run.row_products(active.rows, active.width, dactivated.data(), s.activated.read(),
                      dfactors.data());
+    weight_bias_gradient(s.way, dy, dfactors.data());
     run.scale_rows(active.rows, active.width, w, dactivated.data());
     run.scale_rows(active.rows, hidden_, w, dy);
-    finish_backward({p_.down, std::nullopt}, s.way.offsets, s.activated,
+    finish_backward({p_.down, p_.down_bias}, s.way.offsets, s.activated,
                     {dy, static_cast<std::size_t>(active.rows * hidden_)}, deferred);
     settle(s.activated, deferred);
     Scratch<Scalar> dup(arena, active.rows * up_width);
@@ -168,7 +200,7 @@ void Block<Scalar>::expert_maps_backward(BlockState<Scalar>& s, Scratch<Scalar>&
     dactivated.release();
     run.grouped_product(ProductForm::nn, s.way.offsets, {0, hidden_, up_width}, dup.data(),
                         weights(p_.up), dy, false);
-    finish_backward({p_.up, std::nullopt}, s.way.offsets, s.sorted, std::move(dup), deferred);
+    finish_backward({p_.up, p_.up_bias}, s.way.offsets, s.sorted, std::move(dup), deferred);
     settle(s.sorted, deferred);
     const bool moves = exchange_.moves();
     if (moves) {
@@ -211,7 +243,9 @@ void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient, do
     const Index all_rows = shares_rows_ ? tp_.parts * sent_step_ : shape.rows;
     Scratch<Scalar> dweights(arena, all_rows * shape.top_k);
     Scratch<Scalar> drows(arena, sent.rows * sent.top_k * hidden_);
-    run.dispatch(sent, hidden_, sent_routing(s), gradient + sent_first_ * hidden_, drows.data());
+    Reading<Scalar> dy = end_backward(Half::ffn, s, gradient);
+    run.dispatch(sent, hidden_, sent_routing(s), dy + sent_first_ * hidden_, drows.data());
+    if (!p_.shared_up) dy = Reading<Scalar>(nullptr);
     const Index first = shares_rows_ ? tp_.part * sent_step_ : 0;
     expert_maps_backward(s, drows, dweights.data() + first * shape.top_k, deferred);
     if (shares_rows_) gather_sent(shape.top_k, dweights.data(), Sent::exact);
@@ -230,24 +264,27 @@ void Block<Scalar>::experts_backward(BlockState<Scalar>& s, Scalar* gradient, do
     s.weights.release();
     dweights.release();
     Scratch<Scalar> dnormed(arena, rows_.own * hidden_);
-    map_backward(router_map(), s.ffn_normed, std::move(dlogits), dnormed.data(), deferred);
+    // shared experts read the same input, behind the router in the backward pass
+    const std::size_t x_from = !p_.shared_up ? 0 : p_.shared_gate ? 3 : 2;
+    map_backward(router_map(), ffn_input(s), std::move(dlogits), dnormed.data(), deferred, x_from);
     dispatch_backward(s, drows.data(), dnormed.data());
     drows.release();
-    norm_backward(p_.ffn_scale, p_.ffn_shift, s.middle, s.ffn_stats, dnormed.data(), gradient);
-    s.middle.release();
-    s.ffn_stats.release();
+    if (p_.shared_up) shared_backward(s, dy, dnormed.data(), deferred);
+    input_backward(Half::ffn, s, dnormed.data(), gradient);
 }
 
-#define SHARDPLAN_INSTANTIATE(S)                                                      \
-    template Routing Block<S>::sent_routing(BlockState<S>&) const;                    \
-    template void Block<S>::balance_load(BlockState<S>&, std::vector<double>&) const; \
-    template void Block<S>::gather_sent(Index, S*, Sent) const;                       \
-    template void Block<S>::experts_inner(BlockState<S>&) const;                      \
-    template void Block<S>::experts_output(BlockState<S>&, S*) const;                 \
-    template Scratch<S> Block<S>::expert_outputs(BlockState<S>&) const;               \
-    template void Block<S>::expert_maps_backward(BlockState<S>&, Scratch<S>&, S*,     \
-                                                 DeferredWeights<S>*) const;          \
-    template void Block<S>::dispatch_backward(BlockState<S>&, const S*, S*) const;    \
+#define SHARDPLAN_INSTANTIATE(S)                                                         \
+    template Routing Block<S>::sent_routing(BlockState<S>&) const;                       \
+    template void Block<S>::balance_load(BlockState<S>&, std::vector<double>&) const;    \
+    template void Block<S>::gather_sent(Index, S*, Sent) const;                          \
+    template void Block<S>::experts_inner(BlockState<S>&) const;                         \
+    template void Block<S>::experts_output(BlockState<S>&, const Tensor<S>*, S*) const;  \
+    template Scratch<S> Block<S>::expert_outputs(BlockState<S>&) const;                  \
+    template void Block<S>::expert_maps_backward(BlockState<S>&, Scratch<S>&, S*,        \
+                                                 DeferredWeights<S>*) const;             \
+    template void Block<S>::put_expert_bias(Index, const std::vector<Index>&, S*) const; \
+    template void Block<S>::weight_bias_gradient(const ExpertWay&, const S*, S*) const;  \
+    template void Block<S>::dispatch_backward(BlockState<S>&, const S*, S*) const;       \
     template void Block<S>::experts_backward(BlockState<S>&, S*, double, DeferredWeights<S>*) const;
 SHARDPLAN_INSTANTIATE(float)
 SHARDPLAN_INSTANTIATE(double)

@@ -29,6 +29,10 @@ public:
     [[nodiscard]] const RankShare& share() const { return *share_; }
     [[nodiscard]] bool failed() const { return !status_; }
     [[nodiscard]] const Status& status() const { return status_; }
+    /// What went wrong elsewhere: nothing is exchanged any more.
+    void fail(Error error) {
+        if (status_) status_ = std::move(error);
+    }
     /// Tokens are alike on the ranks that split an expert, which are those that split the rest.
     [[nodiscard]] bool experts_split_as_rest() const;
 
@@ -74,7 +78,7 @@ public:
     }
     /// `all` is used up.
     template <class T>
-    void reduce_scatter(sim::Group group, T* all, T* own, Index count) {
+    void reduce_scatter(sim::Group group, T* all, T* own, Index count, Sent as = Sent::stored) {
         if (failed()) return;
         Communicator& c = of(group);
         const Index whole = count * c.size();
@@ -84,7 +88,7 @@ public:
                                         ReduceOp::sum);
             });
         };
-        if (!packs<T>()) return add(all, own);
+        if (!packs<T>(as)) return add(all, own);
         Bf16* packed = packed_at(all);
         Bf16* place = packed + c.rank() * count;
         pack_in_place(all, whole, packed);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "executor/model/check.hpp"
+#include "simulator/units/hash_mix.hpp"
 
 namespace shardplan::exec {
 
@@ -44,10 +45,12 @@ bool is_alone(const RankShare& share) {
     return share.tp.parts * share.cp.parts * share.ep.parts * share.etp.parts == 1;
 }
 
-/// Rotation belongs to models whose positions are given by it.
-sim::BlockKind with_positions(sim::BlockKind kind, sim::Positions positions) {
-    if (positions != sim::Positions::rope) kind.attention.rope_dim = 0;
-    return kind;
+/// What the model says itself.
+ModelOptions of_model(const sim::ModelSpec& spec, ModelOptions options) {
+    options.positions = spec.embedding.positions;
+    options.attention_dropout = spec.attention_dropout;
+    options.hidden_dropout = spec.hidden_dropout;
+    return options;
 }
 
 } // namespace
@@ -86,7 +89,7 @@ Model<Scalar>::Model(const sim::ModelSpec& spec, RankShare share, RowShare rows,
     : spec_(spec),
       share_(std::move(share)),
       rows_(std::move(rows)),
-      options_(std::move(options)),
+      options_(of_model(spec, std::move(options))),
       links_(share_, groups, options_.storage),
       kernels_(std::move(kernels)),
       parameters_(parameter_table(spec, share_), options_.storage) {
@@ -100,9 +103,8 @@ Model<Scalar>::Model(const sim::ModelSpec& spec, RankShare share, RowShare rows,
         first_block_.push_back(static_cast<Index>(blocks_.size()));
         for (Index i = chunk.first; i < chunk.first + chunk.count; ++i) {
             const auto kind = static_cast<std::size_t>(sim::kind_of_block(trunk, i));
-            blocks_.emplace_back(work,
-                                 with_positions(spec_.block_kinds[kind], spec_.embedding.positions),
-                                 trunk.hidden, parameters_.table().blocks[blocks_.size()],
+            blocks_.emplace_back(work, spec_.block_kinds[kind], trunk.hidden,
+                                 parameters_.table().blocks[blocks_.size()],
                                  recompute_of(options_, static_cast<std::size_t>(i)));
         }
     }
@@ -152,15 +154,49 @@ Tensor<Scalar>& Model<Scalar>::begin(Index chunk, Pass<Scalar>& pass) const {
 }
 
 template <class Scalar>
+Drawn Model<Scalar>::drawn_for(Index block, const Pass<Scalar>& pass) const {
+    Drawn drawn = pass.drawn;
+    const Index first = share_.chunks[static_cast<std::size_t>(pass.chunk)].first;
+    drawn.draw = sim::hash_mix(drawn.draw, static_cast<std::uint64_t>(first + block));
+    return drawn;
+}
+
+template <class Scalar>
+void Model<Scalar>::move_off(BlockState<Scalar>& state) const {
+    const auto move = [&](Tensor<Scalar>& tensor) {
+        if (links_.failed()) return;
+        if (auto status = tensor.move_off(off_device_); !status) links_.fail(status.error());
+    };
+    move(state.input);
+    state.each_inner(move);
+}
+
+template <class Scalar>
+void Model<Scalar>::bring_back(Index block, Pass<Scalar>& pass) const {
+    BlockState<Scalar>& state = pass.blocks[static_cast<std::size_t>(block)];
+    if (block > 0) {
+        // the next one to be waited for
+        BlockState<Scalar>& next = pass.blocks[static_cast<std::size_t>(block - 1)];
+        next.input.prefetch();
+        next.each_inner([](const Tensor<Scalar>& tensor) { tensor.prefetch(); });
+    }
+    state.input.bring_back();
+    state.each_inner([](Tensor<Scalar>& tensor) { tensor.bring_back(); });
+}
+
+template <class Scalar>
 void Model<Scalar>::forward(Index block, Pass<Scalar>& pass, bool keep) const {
     BlockState<Scalar>& state = pass.blocks[static_cast<std::size_t>(block)];
+    state.drawn = drawn_for(block, pass);
     block_of(block, pass).forward(state, input_after(block, pass), keep);
     if (!keep) state.input.release();
+    if (keep && off_device_.moves()) move_off(state);
 }
 
 template <class Scalar>
 void Model<Scalar>::backward(Index block, Pass<Scalar>& pass, Scalar* gradient,
                              double balance_factor, bool defer) const {
+    if (off_device_.moves()) bring_back(block, pass);
     block_of(block, pass)
         .backward(pass.blocks[static_cast<std::size_t>(block)], gradient, balance_factor,
                   defer ? &pass.deferred : nullptr);
@@ -178,6 +214,7 @@ sim::Result<Loss> Model<Scalar>::train(std::span<const Token> tokens,
     if (auto status = check(tokens, "tokens"); !status) return std::move(status).error();
     if (auto status = check(targets, "targets"); !status) return std::move(status).error();
     const auto blocks = static_cast<Index>(blocks_.size());
+    pass_.drawn = {};
     embed(tokens, pass_);
     for (Index i = 0; i < blocks; ++i) {
         forward(i, pass_, true);
@@ -192,7 +229,7 @@ sim::Result<Loss> Model<Scalar>::train(std::span<const Token> tokens,
     for (Index i = blocks - 1; i >= 0; --i) {
         backward(i, pass_, gradient.data(), factors.balance);
     }
-    embed_backward(tokens, gradient.data());
+    embed_backward(tokens, pass_, gradient.data());
     if (auto status = failure(); !status) return std::move(status).error();
     return loss;
 }
@@ -203,6 +240,7 @@ sim::Result<Loss> Model<Scalar>::evaluate(std::span<const Token> tokens,
     if (auto status = check(tokens, "tokens"); !status) return std::move(status).error();
     if (auto status = check(targets, "targets"); !status) return std::move(status).error();
     Loss loss;
+    pass_.drawn.drops = false;
     embed(tokens, pass_);
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
         forward(static_cast<Index>(i), pass_, false);

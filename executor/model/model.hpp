@@ -14,9 +14,12 @@ namespace shardplan::exec {
 template <class Scalar>
 struct Pass {
     Index chunk = 0;
+    Drawn drawn; ///< to be set before the pass begins
     std::vector<BlockState<Scalar>> blocks;
-    Tensor<Scalar> output;            ///< of the last block
-    DeferredWeights<Scalar> deferred; ///< what a backward pass has left
+    Tensor<Scalar> embedded, embedded_stats; ///< what goes into a norm behind the tables
+    Scratch<std::uint8_t> embedded_mask;     ///< of the values of the tables that are kept
+    Tensor<Scalar> output;                   ///< of the last block
+    DeferredWeights<Scalar> deferred;        ///< what a backward pass has left
 };
 
 /// What a micro-batch's loss is multiplied with in the gradient.
@@ -50,6 +53,8 @@ public:
     [[nodiscard]] Parameters<Scalar>& parameters() { return parameters_; }
     [[nodiscard]] const ModelOptions& options() const { return options_; }
     [[nodiscard]] Arena& arena() { return arena_; }
+    /// Where activations of blocks wait for their backward pass that are not to wait in the arena.
+    [[nodiscard]] OffDevice& off_device() { return off_device_; }
     [[nodiscard]] Kernels<Scalar>& kernels() { return *kernels_; }
     [[nodiscard]] const RankShare& share() const { return share_; }
     /// Of the exchanges inside the passes: the first error, after which they are left out and what
@@ -76,8 +81,8 @@ public:
     // counted from the first of the pass's chunk.
     /// A pass begins in a chunk that embeds.
     void embed(std::span<const Token> tokens, Pass<Scalar>& pass) const;
-    /// Or with what another chunk has handed on: the pass's input, of `boundary()` values, which the
-    /// caller fills.
+    /// Or with what another chunk has handed on: the pass's input, of `boundary()` values, which
+    /// the caller fills.
     Tensor<Scalar>& begin(Index chunk, Pass<Scalar>& pass) const;
     void forward(Index block, Pass<Scalar>& pass, bool keep) const;
     /// Loss of the whole micro-batch, and unless null the gradient of the last block's output.
@@ -86,7 +91,8 @@ public:
     /// `defer`: gradients of linear maps are left in the pass.
     void backward(Index block, Pass<Scalar>& pass, Scalar* gradient, double balance_factor,
                   bool defer = false) const;
-    void embed_backward(std::span<const Token> tokens, const Scalar* gradient) const;
+    void embed_backward(std::span<const Token> tokens, Pass<Scalar>& pass,
+                        const Scalar* gradient) const;
     /// Does what the backward passes of the chunk have left.
     void weight_gradients(Pass<Scalar>& pass) const;
 
@@ -106,6 +112,13 @@ private:
                    Scalar* gradient) const;
     [[nodiscard]] const Block<Scalar>& block_of(Index block, const Pass<Scalar>& pass) const;
     [[nodiscard]] Tensor<Scalar>& input_after(Index block, Pass<Scalar>& pass) const;
+    /// What the blocks drop at random is drawn for each anew.
+    [[nodiscard]] Drawn drawn_for(Index block, const Pass<Scalar>& pass) const;
+    void norm_embedded(Pass<Scalar>& pass, Scalar* values) const;
+    void drop_embedded(Pass<Scalar>& pass, Scalar* values) const;
+    void tables_backward(std::span<const Token> tokens, const Scalar* gradient) const;
+    void move_off(BlockState<Scalar>& state) const;
+    void bring_back(Index block, Pass<Scalar>& pass) const;
 
     sim::ModelSpec spec_;
     RankShare share_;
@@ -114,6 +127,7 @@ private:
     mutable Links links_;
     std::shared_ptr<Kernels<Scalar>> kernels_;
     mutable Arena arena_; // before everything that gives memory back to it
+    mutable OffDevice off_device_;
     mutable Parameters<Scalar> parameters_;
     std::vector<Block<Scalar>> blocks_;
     std::vector<Index> first_block_; ///< of each chunk, in `blocks_`

@@ -6,178 +6,12 @@
 #include <numeric>
 #include <utility>
 
+#include "executor/model/parameter_adder.hpp"
 #include "simulator/units/hash_mix.hpp"
 
 namespace shardplan::exec {
 
 namespace {
-
-constexpr double deviation = 0.02;
-
-/// How rows and columns of a parameter are cut.
-struct Cut {
-    /// Sections of rows that are cut each on its own: queries, keys and values; gate and factor.
-    std::vector<Index> sections = {};
-    PartOf rows = {};
-    PartOf columns = {};
-    /// Of the sections after the first, where it is not `rows`; repeated by ranks in between.
-    std::optional<PartOf> later_rows = std::nullopt;
-};
-
-/// Appends parameters in order.
-class Adder {
-public:
-    Adder(ParameterTable& table, const RankShare& share) : table_(table), share_(share) {}
-
-    void begin_unit(Index chunk) {
-        const auto first = static_cast<Index>(table_.parameters.size());
-        table_.units.push_back({first, 0, table_.count, 0, chunk});
-    }
-    /// Cut by the tensor-parallel ranks.
-    Index matrix(std::string name, Index columns, Cut cut, double scale = 1.0) {
-        Parameter p = cut_out(std::move(name), columns, cut);
-        p.start = Start::normal;
-        p.deviation = deviation * scale;
-        p.decays = true;
-        p.split = share_.tp.parts > 1;
-        return add(std::move(p));
-    }
-    /// Of all experts, one after another; `cut` is that of one.
-    Index experts(std::string name, Index experts, Index columns, const Cut& cut,
-                  double scale = 1.0) {
-        const Index own = experts / share_.ep.parts;
-        Parameter one = cut_out(std::move(name), columns, cut);
-        Parameter all = one;
-        all.ranges.clear();
-        for (Index e = 0; e < own; ++e) {
-            for (const RowRange& range : one.ranges) {
-                all.ranges.push_back(
-                    {range.row + e * one.rows, range.rows,
-                     range.first_row + (share_.ep.part * own + e) * one.whole_rows});
-            }
-        }
-        all.rows *= own;
-        all.whole_rows *= experts;
-        all.deviation = deviation * scale;
-        all.decays = true;
-        all.holders = Holders::expert;
-        all.split = share_.etp.parts > 1;
-        return add(std::move(all));
-    }
-    /// Held whole by every tensor-parallel rank.
-    Index whole(std::string name, Index rows, Index columns, Start start, bool decays,
-                bool tokens_split) {
-        Parameter p = cut_out(std::move(name), columns, {{rows}});
-        p.start = start;
-        p.deviation = start == Start::normal ? deviation : 0.0;
-        p.decays = decays;
-        p.tokens_split = tokens_split && share_.sp;
-        return add(std::move(p));
-    }
-    std::optional<Index> vector(bool present, std::string name, Index count, Start start) {
-        if (!present) return std::nullopt;
-        return whole(std::move(name), count, 1, start, false, true);
-    }
-    /// A bias that lies along the rows of a matrix cut by rows.
-    std::optional<Index> bias(bool present, std::string name, const Cut& cut) {
-        if (!present) return std::nullopt;
-        Parameter p = cut_out(std::move(name), 1, cut);
-        p.start = Start::zeros;
-        p.split = share_.tp.parts > 1;
-        return add(std::move(p));
-    }
-    /// Rows filled up so that every rank has as many.
-    Index vocabulary(std::string name, Index vocab, Index columns) {
-        const PartOf part = share_.tp;
-        const Index rows = (vocab + part.parts - 1) / part.parts;
-        Parameter p;
-        p.name = std::move(name);
-        p.rows = rows;
-        p.columns = columns;
-        p.whole_rows = vocab;
-        p.whole_columns = columns;
-        p.ranges = {{0, std::clamp<Index>(vocab - part.part * rows, 0, rows), part.part * rows}};
-        p.deviation = deviation;
-        p.decays = true;
-        p.split = part.parts > 1;
-        p.on_two_stages = share_.table_on_two_stages;
-        return add(std::move(p));
-    }
-
-private:
-    static Parameter cut_out(std::string name, Index columns, const Cut& cut) {
-        Parameter p;
-        p.name = std::move(name);
-        p.rows = 0;
-        p.columns = columns / cut.columns.parts;
-        p.whole_rows = 0;
-        p.whole_columns = columns;
-        p.first_column = cut.columns.part * p.columns;
-        for (const Index section : cut.sections) {
-            const PartOf part = p.rows > 0 ? cut.later_rows.value_or(cut.rows) : cut.rows;
-            const Index rows = section / part.parts;
-            p.ranges.push_back({p.rows, rows, p.whole_rows + part.part * rows});
-            p.rows += rows;
-            p.whole_rows += section;
-        }
-        if (cut.later_rows) {
-            p.repeats = cut.rows.parts / cut.later_rows->parts;
-            p.repeated_row = p.ranges.front().rows;
-        }
-        return p;
-    }
-    Index add(Parameter parameter) {
-        parameter.offset = table_.count;
-        table_.count += parameter.count();
-        table_.units.back().parameters += 1;
-        table_.units.back().count += parameter.count();
-        table_.parameters.push_back(std::move(parameter));
-        return static_cast<Index>(table_.parameters.size()) - 1;
-    }
-
-    ParameterTable& table_;
-    const RankShare& share_;
-};
-
-BlockParameters add_block(Adder& add, const RankShare& share, const sim::BlockKind& kind,
-                          Index hidden, const std::string& block, double into_residual) {
-    const sim::Attention& a = kind.attention;
-    const sim::Ffn& f = kind.ffn;
-    const sim::Norms& n = kind.norms;
-    const Index queries = a.heads * a.qk_head_dim;
-    const Index keys = a.kv_heads * a.qk_head_dim;
-    const Cut qkv{{queries, keys, keys}, share.tp, {}, key_part(share.tp, a.kv_heads)};
-    BlockParameters p;
-    p.attention_scale = add.vector(n.affine, block + "attention_norm.scale", hidden, Start::ones);
-    p.attention_shift =
-        add.vector(n.affine && n.bias, block + "attention_norm.shift", hidden, Start::zeros);
-    p.qkv = add.matrix(block + "qkv.weight", hidden, qkv);
-    p.qkv_bias = add.bias(a.qkv_bias, block + "qkv.bias", qkv);
-    p.attention_out = add.matrix(block + "attention_out.weight", queries, {{hidden}, {}, share.tp},
-                                 into_residual);
-    p.attention_out_bias =
-        add.vector(a.out_bias, block + "attention_out.bias", hidden, Start::zeros);
-    p.ffn_scale = add.vector(n.affine, block + "ffn_norm.scale", hidden, Start::ones);
-    p.ffn_shift = add.vector(n.affine && n.bias, block + "ffn_norm.shift", hidden, Start::zeros);
-    const auto sections = [&](Index width) {
-        return f.gated ? std::vector<Index>{width, width} : std::vector<Index>{width};
-    };
-    if (f.kind == sim::FfnKind::moe) {
-        p.router = add.whole(block + "router.weight", f.experts, hidden, Start::normal, true, true);
-        p.up = add.experts(block + "expert_up.weight", f.experts, hidden,
-                           {sections(f.expert_width), share.etp, {}});
-        p.down = add.experts(block + "expert_down.weight", f.experts, f.expert_width,
-                             {{hidden}, {}, share.etp}, into_residual);
-        return p;
-    }
-    const Cut up{sections(f.width), share.tp, {}};
-    p.up = add.matrix(block + "mlp_up.weight", hidden, up);
-    p.up_bias = add.bias(f.bias, block + "mlp_up.bias", up);
-    p.down =
-        add.matrix(block + "mlp_down.weight", f.width, {{hidden}, {}, share.tp}, into_residual);
-    p.down_bias = add.vector(f.bias, block + "mlp_down.bias", hidden, Start::zeros);
-    return p;
-}
 
 /// Of the standard normal distribution, by Box and Muller.
 double normal(std::size_t key, std::uint64_t i) {
@@ -220,12 +54,17 @@ ParameterTable parameter_table(const sim::ModelSpec& model, const RankShare& sha
                 table.position_table = add.whole("position_table", e.position_rows, hidden,
                                                  Start::normal, false, true);
             }
+            table.embedding_scale = add.vector(e.norm && trunk.norm_affine, "embedding_norm.scale",
+                                               hidden, Start::ones);
+            table.embedding_shift = add.vector(e.norm && trunk.norm_affine && trunk.norm_bias,
+                                               "embedding_norm.shift", hidden, Start::zeros);
         }
         for (Index i = chunk.first; i < chunk.first + chunk.count; ++i) {
             add.begin_unit(number);
             const auto kind = static_cast<std::size_t>(sim::kind_of_block(trunk, i));
-            table.blocks.push_back(add_block(add, share, model.block_kinds[kind], hidden,
-                                             "blocks." + std::to_string(i) + ".", into_residual));
+            table.blocks.push_back(
+                add_block(add, share, model.block_kinds[kind],
+                          {hidden, "blocks." + std::to_string(i) + ".", into_residual}));
         }
         if (!chunk.has_head) continue;
         add.begin_unit(number);
@@ -236,6 +75,7 @@ ParameterTable parameter_table(const sim::ModelSpec& model, const RankShare& sha
             table.token_table = add.vocabulary("token_table", e.vocab, hidden);
         }
         table.head = e.tied ? *table.token_table : add.vocabulary("head.weight", e.vocab, hidden);
+        if (e.head_bias) table.head_bias = add.vocabulary_bias("head.bias", e.vocab);
     }
     return table;
 }

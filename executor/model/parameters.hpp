@@ -49,8 +49,8 @@ struct Parameter {
     Holders holders = Holders::dense;
     /// Other tensor-parallel ranks hold other parts; else all hold the same.
     bool split = false;
-    /// Held alike by all tensor-parallel ranks, of which each sees other tokens (sequence
-    /// parallel): their gradients are to be added up.
+    /// Held alike by all tensor-parallel ranks, of which each sees other tokens (sequence parallel)
+    /// or other heads: their gradients are to be added up.
     bool tokens_split = false;
     bool on_two_stages = false; ///< the tied table, see RankShare
     /// Rows from `repeated_row` on are held alike by this many neighbouring tensor-parallel ranks,
@@ -65,12 +65,21 @@ struct Parameter {
 /// Numbers of the parameters of one block in the table; absent ones have none.
 struct BlockParameters {
     std::optional<Index> attention_scale, attention_shift;
-    Index qkv = 0, attention_out = 0;
-    std::optional<Index> qkv_bias, attention_out_bias;
+    std::optional<Index> qkv, qkv_bias;
+    std::optional<Index> q_norm, k_norm; ///< scales
+    std::optional<Index> sinks;          ///< one of each query head
+    // queries, keys and values from compressed vectors
+    std::optional<Index> q_down, q_down_bias, q_down_norm, q_up;
+    std::optional<Index> kv_down, kv_down_bias, kv_down_norm, kv_up;
+    Index attention_out = 0;
+    std::optional<Index> attention_out_bias;
+    std::optional<Index> attention_end_scale, attention_end_shift;
     std::optional<Index> ffn_scale, ffn_shift;
-    std::optional<Index> router;
+    std::optional<Index> router, router_bias;
+    std::optional<Index> shared_up, shared_up_bias, shared_down, shared_down_bias, shared_gate;
     Index up = 0, down = 0; ///< gated: rows of the gate first, then those of the other factor
     std::optional<Index> up_bias, down_bias;
+    std::optional<Index> ffn_end_scale, ffn_end_shift;
 };
 
 /// Parameters that are gathered and released together: those of a block, of the tables, or of the
@@ -92,8 +101,10 @@ struct ParameterTable {
     std::vector<BlockParameters> blocks; ///< chunk by chunk
     std::optional<Index> token_table;    ///< where a chunk embeds, and with a tied head
     std::optional<Index> position_table;
+    std::optional<Index> embedding_scale, embedding_shift;
     std::optional<Index> final_scale, final_shift;
     std::optional<Index> head; ///< = token_table if tied
+    std::optional<Index> head_bias;
     Index count = 0;
 
     [[nodiscard]] const Parameter& operator[](Index i) const {

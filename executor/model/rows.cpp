@@ -24,6 +24,16 @@ std::vector<Token> RowShare::pick(std::span<const Token> tokens, Index sequence)
     return out;
 }
 
+std::vector<Index> RowShare::own_places(Index sequence, Index first_sample) const {
+    std::vector<Index> out;
+    out.reserve(static_cast<std::size_t>(own));
+    for (Index row = first; row < first + own; ++row) {
+        const Index sample = first_sample + row / length();
+        out.push_back(sample * sequence + positions[static_cast<std::size_t>(row % length())]);
+    }
+    return out;
+}
+
 sim::Result<RowShare> row_share(const RankShare& share, Index sequence, Index micro_batch) {
     const auto refuse = [&](const char* by, Index parts) {
         return sim::Error{sim::ErrorCode::bad_input, "options/sequence",

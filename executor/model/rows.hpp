@@ -33,6 +33,8 @@ struct RowShare {
     [[nodiscard]] Index length() const { return static_cast<Index>(positions.size()); }
     /// Of the tokens of a whole micro-batch those in `all`.
     [[nodiscard]] std::vector<Token> pick(std::span<const Token> tokens, Index sequence) const;
+    /// Of the rank's own rows: sample x sequence + position, samples counted from a number.
+    [[nodiscard]] std::vector<Index> own_places(Index sequence, Index first_sample) const;
 };
 
 /// Errors: a sequence that does not go into equal pieces.

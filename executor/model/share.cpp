@@ -35,11 +35,12 @@ sim::Status check_degrees(const sim::ModelSpec& model, const sim::Layout& layout
     for (const sim::BlockKind& kind : model.block_kinds) {
         const sim::Ffn& f = kind.ffn;
         const bool routed = f.kind == sim::FfnKind::moe;
-        const bool repeats_keys = layout.tp % kind.attention.kv_heads == 0;
+        const Index keys = key_heads(kind.attention);
         const std::pair<Index, const char*> by_tp[] = {
             {kind.attention.heads, "attention/heads"},
-            {repeats_keys ? 0 : kind.attention.kv_heads, "attention/kv_heads"},
+            {layout.tp % keys == 0 ? 0 : keys, "attention/kv_heads"},
             {routed ? 0 : f.width, "ffn/width"},
+            {routed ? f.shared_width : 0, "ffn/shared_width"},
         };
         for (const auto& [count, path] : by_tp) {
             if (auto s = divides(layout.tp, "tp", count, path); !s) return s;
@@ -48,8 +49,9 @@ sim::Status check_degrees(const sim::ModelSpec& model, const sim::Layout& layout
             const Index ranks = Index{layout.tp} * layout.cp;
             const char* name = "tp x cp:a2a = ";
             if (auto s = divides(ranks, name, by_tp[0].first, by_tp[0].second); !s) return s;
-            const Index keys = kind.attention.kv_heads;
-            if (auto s = divides(ranks, name, keys, "attention/kv_heads"); !s) return s;
+            // neighbours with the same head, or heads of their own
+            const Index spread = ranks % keys == 0 ? 0 : keys;
+            if (auto s = divides(ranks, name, spread, "attention/kv_heads"); !s) return s;
         }
         if (!routed) continue;
         if (auto s = divides(layout.ep, "ep", f.experts, "ffn/experts"); !s) return s;
@@ -91,6 +93,10 @@ std::vector<ChunkShare> chunks_of(const sim::ModelSpec& model, const sim::Layout
 PartOf key_part(PartOf tp, Index kv_heads) {
     if (kv_heads >= tp.parts) return tp;
     return {tp.part * kv_heads / tp.parts, kv_heads};
+}
+
+Index key_heads(const sim::Attention& attention) {
+    return attention.kind == sim::AttentionKind::mla ? attention.heads : attention.kv_heads;
 }
 
 RankShare whole_model(const sim::ModelSpec& model) {

@@ -20,6 +20,8 @@ struct PartOf {
 /// Which key heads a tensor-parallel rank has: a part of them, or where there are fewer heads than
 /// ranks one that its neighbours have too. The ranks are a multiple of the heads, or divide them.
 PartOf key_part(PartOf tp, Index kv_heads);
+/// Heads of keys and values: where they come from compressed vectors, as many as of queries.
+Index key_heads(const sim::Attention& attention);
 
 /// Consecutive blocks of a stage, with the ends of the model where they lie there.
 struct ChunkShare {

@@ -8,18 +8,6 @@ namespace shardplan::exec {
 
 namespace {
 
-sim::Tier tier_of(sim::OffloadTier tier) {
-    switch (tier) {
-        case sim::OffloadTier::host:
-            return sim::Tier::host;
-        case sim::OffloadTier::nvme:
-            return sim::Tier::nvme;
-        case sim::OffloadTier::none:
-            break;
-    }
-    return sim::Tier::device;
-}
-
 ShardRule rule_of(const DataParallelOptions& o) {
     const sim::Tier tier = tier_of(o.layout.offload_tier);
     return {o.layout.shard,
@@ -28,20 +16,13 @@ ShardRule rule_of(const DataParallelOptions& o) {
             {tier, o.layout.offload_parameters, o.offload_to}};
 }
 
-Status check(const DataParallelOptions& o, const RankShare& share, const ShareGroups& groups,
-             std::size_t units) {
+Status check(const DataParallelOptions& o, const RankShare& share, std::size_t units) {
     // of one unit each they reach over no chunks
     const bool reach = o.plan.buckets > 1 && static_cast<std::size_t>(o.plan.buckets) < units;
     if (share.mirrored && !o.plan.units && reach) {
         return Error{ErrorCode::unsupported, "layout",
                      "dualpipe with gradients in several buckets, which its two stages cut apart",
                      "use one bucket, or zero3"};
-    }
-    if (o.layout.offload_parameters > 0 &&
-        (o.layout.shard != sim::Shard::all || groups.dense.parts == nullptr)) {
-        return Error{ErrorCode::unsupported, "layout",
-                     "off=par without ranks that parameters are split over",
-                     "use zero3 with dp x cp of at least 2, or leave off=par out"};
     }
     return sim::Done{};
 }
@@ -66,8 +47,9 @@ Result<std::unique_ptr<DataParallel<Scalar>>> DataParallel<Scalar>::make(
     if (!sharing) return std::move(sharing).error();
     made->groups_ = std::move(*sharing);
     made->share_ = share;
-    if (auto s = check(options, share, made->groups_, parameters.table().units.size()); !s)
+    if (auto s = check(options, share, parameters.table().units.size()); !s) {
         return std::move(s).error();
+    }
     const sim::DataParallelPlan& plan = options.plan;
     Arrangement all = arrange(parameters.table(), share,
                               {plan.units, plan.units ? Index{plan.wrapped} : Index{plan.buckets}},

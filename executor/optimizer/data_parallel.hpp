@@ -58,8 +58,9 @@ struct ReplicaHash {
 ///
 /// Memory. A segment of c elements is split over n ranks into pieces of p = ceil(c / n) elements,
 /// the last one filled up by zeros; r = n p. For dense parameters n is the shard group (dp x cp
-/// without one), for experts the smaller of that and the ranks that hold the same experts; under
-/// zero0 n = 1. What stays between steps, with s the bytes of a Scalar, of every segment:
+/// without one), for experts the largest divisor of the ranks that hold the same experts that is no
+/// larger; under zero0 n = 1. What stays between steps, with s the bytes of a Scalar, of every
+/// segment:
 ///
 ///     weights          zero0-2: r, zero3: p elements of s bytes (16-bit storage: 2)
 ///     master weights   p elements of s bytes, with 16-bit storage only
@@ -78,8 +79,7 @@ template <class Scalar>
 class DataParallel {
 public:
     /// `parameters` are split now; values they have are kept. All but `options` outlive the object.
-    /// Errors: experts whose copies the shard group does not split evenly, buckets that reach over
-    /// chunks of mirrored stages, a disk without room.
+    /// Errors: buckets that reach over chunks of mirrored stages, a disk without room.
     static Result<std::unique_ptr<DataParallel>> make(
         Communicator& world, const LayoutGroups& groups, const RankShare& share,
         Kernels<Scalar>& kernels, Parameters<Scalar>& parameters, MemoryCount& count,

@@ -12,6 +12,8 @@ bool DataParallel<Scalar>::counts(Index parameter) const {
     const Parameter& p = parameters_->table()[parameter];
     const bool alike = p.holders == Holders::dense && !p.split;
     if (alike && share_.tp.part > 0) return false;
+    // held alike by the ranks that split the experts
+    if (p.holders == Holders::expert && !p.split && share_.etp.part > 0) return false;
     if (share_.mirrored) return 2 * share_.stage < share_.stages;
     return !p.on_two_stages || share_.stage == 0;
 }

@@ -1,7 +1,6 @@
 #include "executor/optimizer/share_groups.hpp"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 namespace shardplan::exec {
@@ -29,13 +28,10 @@ public:
 private:
     Status share_experts() {
         Communicator& all = groups_[sim::Group::expert_dp];
-        const int parts = std::min(all.size(), static_cast<int>(out_.dense.part().parts));
-        if (all.size() % parts != 0) {
-            return Error{ErrorCode::unsupported, "layout",
-                         std::to_string(all.size()) + " ranks hold the same experts, which a " +
-                             "shard group of " + std::to_string(parts) + " does not divide",
-                         "use a shard group that divides it, or none"};
-        }
+        // as many as the shard group has, or the most below that into which their holders go
+        int parts = std::min(all.size(), static_cast<int>(out_.dense.part().parts));
+        while (all.size() % parts != 0)
+            --parts;
         if (parts == 1) {
             out_.expert.copies = unless_alone(all);
         } else if (parts == all.size()) {

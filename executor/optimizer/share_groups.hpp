@@ -40,7 +40,8 @@ struct ShareGroups {
         return holders == Holders::dense ? dense : expert;
     }
 
-    /// Every rank calls it. Errors: experts whose copies the shard group does not split evenly.
+    /// Every rank calls it. Experts are split over as many ranks as dense parameters, or where the
+    /// ranks that hold them do not go into such groups over the most below that.
     static Result<ShareGroups> make(Communicator& world, const LayoutGroups& groups,
                                     const RankShare& share, const sim::Layout& layout);
 };

@@ -3,6 +3,7 @@
 
 #include "executor/run/rank_trainer.hpp"
 #include "executor/run/training_check.hpp"
+#include "simulator/units/hash_mix.hpp"
 
 /// A step of a RankTrainer: the tasks of its stage, one after another.
 namespace shardplan::exec {
@@ -66,7 +67,9 @@ Status RankTrainer<Scalar>::load_samples() {
         samples_.next(std::span(tokens).subspan(at, per_pass),
                       std::span(targets).subspan(at, per_pass));
     }
-    return passes_.start_step(std::move(tokens), std::move(targets));
+    const std::size_t draw =
+        sim::hash_mix(plan_.seed, static_cast<std::uint64_t>(shared_->steps()));
+    return passes_.start_step(std::move(tokens), std::move(targets), draw);
 }
 
 template <class Scalar>

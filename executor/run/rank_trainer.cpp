@@ -68,6 +68,7 @@ Result<std::unique_ptr<Trainer>> RankTrainer<Scalar>::make(Communicator& world,
     options.balance = plan.balance;
     CollectiveChoice choice = plan.collectives;
     choice.rank_order = choice.rank_order || plan.deterministic;
+    choice.servers = std::min(choice.servers, world.size());
     if (auto s = world.set_choice(std::move(choice)); !s) return std::move(s).error();
     Parts parts;
     parts.memory = std::make_unique<MemoryCount>();
@@ -82,6 +83,9 @@ Result<std::unique_ptr<Trainer>> RankTrainer<Scalar>::make(Communicator& world,
     if (!model) return std::move(model).error();
     parts.model = std::move(*model);
     parts.model->arena().count_in(*parts.memory);
+    parts.model->off_device().set(
+        {tier_of(plan.layout.offload_tier), plan.layout.offload_activations, plan.offload_to},
+        *parts.memory);
     auto shared = DataParallel<Scalar>::make(
         world, *parts.groups, parts.model->share(), parts.model->kernels(),
         parts.model->parameters(), *parts.memory,

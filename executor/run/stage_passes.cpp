@@ -13,11 +13,17 @@ StagePasses<Scalar>::StagePasses(Model<Scalar>& model, Index micro_batches, Loss
 }
 
 template <class Scalar>
-Status StagePasses<Scalar>::start_step(std::vector<Token> tokens, std::vector<Token> targets) {
+Status StagePasses<Scalar>::start_step(std::vector<Token> tokens, std::vector<Token> targets,
+                                       std::uint64_t draw) {
     tokens_ = std::move(tokens);
     targets_ = std::move(targets);
     loss_ = {};
+    const PartOf dp = model_->share().dp;
     for (Index m = 0; m < micro_batches_; ++m) {
+        const Index first = (m * dp.parts + dp.part) * model_->options().micro_batch;
+        for (std::size_t chunk = 0; chunk < model_->share().chunks.size(); ++chunk) {
+            flight(static_cast<Index>(chunk), m).pass.drawn = {draw, first, true};
+        }
         if (auto s = model_->check(of(tokens_, m), "tokens"); !s) return s;
         if (auto s = model_->check(of(targets_, m), "targets"); !s) return s;
     }
@@ -59,7 +65,7 @@ void StagePasses<Scalar>::backward(Index chunk, Index unit, Index micro_batch) {
     Flight& f = flight(chunk, micro_batch);
     const Index block = block_of(chunk, unit);
     if (block < 0) {
-        model_->embed_backward(of(tokens_, micro_batch), f.gradient.data());
+        model_->embed_backward(of(tokens_, micro_batch), f.pass, f.gradient.data());
         f.gradient.release();
     } else if (block < share(chunk).count) {
         const auto at = static_cast<std::size_t>(block);

@@ -22,8 +22,10 @@ public:
     /// `split`: gradients of weights are passes of their own. `model` outlives this.
     StagePasses(Model<Scalar>& model, Index micro_batches, LossFactors factors, bool split);
 
-    /// Tokens of all micro-batches of the step, one after another. Errors: tokens out of range.
-    Status start_step(std::vector<Token> tokens, std::vector<Token> targets);
+    /// Tokens of all micro-batches of the step, one after another: micro-batch j of data-parallel
+    /// rank r is number j x dp + r of the step. `draw`: of what the step drops at random. Errors:
+    /// tokens out of range.
+    Status start_step(std::vector<Token> tokens, std::vector<Token> targets, std::uint64_t draw);
     [[nodiscard]] const StageLoss& loss_of_step() const { return loss_; }
 
     /// The head's pass is that of the loss too, and gives its gradient.

@@ -95,12 +95,9 @@ Status check_pipeline(const TrainingPlan& plan) {
 
 Status check_sharing(const TrainingPlan& plan) {
     const sim::Layout& l = plan.layout;
-    const bool offloads = l.offload_optimizer > 0 || l.offload_parameters > 0;
+    const bool offloads =
+        l.offload_optimizer > 0 || l.offload_parameters > 0 || l.offload_activations > 0;
     const Index sharers = Index{l.dp} * l.cp;
-    if (l.offload_activations > 0) {
-        return Error{ErrorCode::unsupported, "layout/off",
-                     "activations are not held off the device", "leave off=act out, or recompute"};
-    }
     return check_rules({{l.shard_group != 0 && sharers % l.shard_group != 0, "layout/zero",
                          "a shard group of " + std::to_string(l.shard_group) +
                              " does not divide dp x cp = " + std::to_string(sharers),

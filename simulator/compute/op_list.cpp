@@ -58,8 +58,8 @@ void set_per_operator_shares(const BlockKind& kind, OpList& ops) {
 void mark_output(OpList& ops) {
     for (Op& op : ops) {
         op.output = op.kind == OpKind::combine || op.name == "mlp_down" ||
-                    op.name == "expert_down" || op.name == "ffn_linear" ||
-                    op.name == "ffn_residual";
+                    op.name == "expert_down" || op.name == "shared_down" ||
+                    op.name == "ffn_linear" || op.name == "ffn_residual";
     }
 }
 

@@ -15,8 +15,8 @@ double local_heads(std::int64_t heads, std::int32_t tp) {
 /// Exchange of keys and values between the ranks of a context-parallel group.
 /// Sources: Liu et al. 2023 (ring attention, arXiv 2310.01889), Jacobs et al. 2023 (Ulysses
 /// all-to-all, arXiv 2309.14509), Llama 3 (arXiv 2407.21783, section 3.3.2: all-gather).
-void add_context_comm(const OpContext& c, double q_width, double kv_width, double out_width,
-                      Op& op) {
+void add_context_comm(const OpContext& c, double q_width, double kv_width, double kv_heads,
+                      double out_width, Op& op) {
     const std::int32_t cp = c.key.cp;
     if (cp == 1) return;
     const double kv_block = c.tokens * kv_width * c.element;
@@ -33,7 +33,9 @@ void add_context_comm(const OpContext& c, double q_width, double kv_width, doubl
         case CpKind::all_to_all:
             break;
     }
-    const double in = c.tokens * (q_width + kv_width) * c.element;
+    // of fewer key heads than ranks, several ranks get the same one
+    const double copies = std::max(1.0, cp / kv_heads);
+    const double in = c.tokens * (q_width + copies * kv_width) * c.element;
     const double out = c.tokens * out_width * c.element;
     op.comm_forward.push_back({Group::cp, Collective::all_to_all, in, 1});
     op.comm_forward.push_back({Group::cp, Collective::all_to_all, out, 1});
@@ -78,7 +80,7 @@ void add_core(const OpContext& c, const Attention& a, double kv_width, OpList& o
         op.sum_backward = sums * qk * (c.element + 8.0) +
                           (c.key.cp - 1.0) * c.tokens * kv_width * (c.element + 8.0);
     }
-    add_context_comm(c, heads * qk, kv_width, heads * v, op);
+    add_context_comm(c, heads * qk, kv_width, kv_width / (qk + v), heads * v, op);
     out.push_back(std::move(op));
 }
 
@@ -103,8 +105,14 @@ void add_plain_attention(const OpContext& c, const Attention& a, bool reduces, O
         const double width = q_local + kv_heads * qk;
         add_norm(c, "qk_norm", NormKind::rmsnorm, true, false, c.tokens, width, out);
         // weights: one head's worth, or the width of the split projection
-        out.back().weights = a.qk_norm == QkNorm::per_head ? 2.0 * qk : width;
-        out.back().weight_bytes = out.back().weights * bytes_per_element(c.resolved.parameter);
+        Op& norm = out.back();
+        norm.weights = a.qk_norm == QkNorm::per_head ? 2.0 * qk : width;
+        norm.weight_bytes = norm.weights * bytes_per_element(c.resolved.parameter);
+        if (a.qk_norm == QkNorm::full_projection && tp > 1) {
+            // a sum of each row of queries and one of keys
+            norm.comm_forward.push_back({Group::tp, Collective::all_reduce, 4.0 * c.tokens, 2});
+            norm.comm_backward.push_back({Group::tp, Collective::all_reduce, 4.0 * c.tokens, 2});
+        }
     }
     if (a.rope_dim > 0 && c.model.embedding.positions == Positions::rope) {
         add_rope(c, q_local + kv_heads * qk, out);
@@ -163,6 +171,15 @@ void add_latent_attention(const OpContext& c, const Attention& a, bool reduces, 
     kv_up.out = heads * (qk - rope + v);
     kv_up.attention = true;
     add_linear(c, kv_up, out);
+    if (c.key.tp > 1) {
+        // the rotated part of the keys is each rank's own tokens'; its gradient comes from all
+        // heads
+        const double bytes = c.tokens * rope * c.element;
+        Op& op = out.back();
+        if (c.key.sp) op.comm_forward.push_back({Group::tp, Collective::all_gather, bytes, 1});
+        op.comm_backward.push_back(
+            {Group::tp, c.key.sp ? Collective::reduce_scatter : Collective::all_reduce, bytes, 1});
+    }
     const double heads_local = local_heads(a.heads, c.key.tp);
     add_rope(c, heads_local * qk + heads_local * qk, out); // rotated parts are joined to the rest
     add_core(c, a, heads_local * (qk + v), out);

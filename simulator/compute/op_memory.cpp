@@ -12,9 +12,10 @@ namespace {
 struct Widths {
     double hidden = 0.0;
     double q = 0.0; ///< query heads x head size
-    double k = 0.0;
+    double k = 0.0; ///< as attention takes them
     double v = 0.0;
-    double out = 0.0; ///< attention output
+    double projected_k = 0.0; ///< as the projection gives them
+    double out = 0.0;         ///< attention output
     double heads = 0.0;
     double head_dim = 0.0;
 };
@@ -24,7 +25,12 @@ Widths widths_of(const OpContext& c, const Attention& a) {
     Widths w;
     w.hidden = as_double(c.hidden);
     w.heads = as_double(a.heads) / tp;
-    const double kv_heads = std::max(as_double(a.kv_heads) / tp, 1.0);
+    double kv_heads = std::max(as_double(a.kv_heads) / tp, 1.0);
+    w.projected_k = kv_heads * as_double(a.qk_head_dim);
+    if (c.key.cp > 1 && c.key.cp_kind == CpKind::all_to_all) {
+        // after the exchange; fewer heads than ranks are copied
+        kv_heads = std::max(kv_heads, as_double(c.key.cp));
+    }
     const bool latent = a.kind == AttentionKind::mla;
     w.head_dim = as_double(a.qk_head_dim);
     w.q = w.heads * as_double(a.qk_head_dim);
@@ -274,9 +280,12 @@ void set_attention_op(const OpContext& c, const BlockKind& kind, const Widths& w
             keep(op, "value", e * w.v * c.tokens);
         }
     } else if (op.name == "qk_norm") {
-        const double heads = w.heads + w.k / std::max(1.0, w.head_dim);
-        set_norm(c, op, w.q + w.k, c.tokens, true, false, w.q + w.k);
-        op.stored[1].bytes = 4.0 * heads * c.tokens; // one statistic per head
+        const bool per_head = a.qk_norm == QkNorm::per_head;
+        const double heads = w.heads + w.projected_k / std::max(1.0, w.head_dim);
+        const double width = w.q + w.projected_k;
+        set_norm(c, op, width, c.tokens, true, false, width);
+        // one statistic per head, or one of queries and one of keys
+        op.stored[1].bytes = 4.0 * (per_head ? heads : 2.0) * c.tokens;
     } else if (op.kind == OpKind::rope) {
         set_rope(c, w, latent, kv_up, op);
     } else if (op.kind == OpKind::attention) {
@@ -386,6 +395,10 @@ void set_block_memory(const OpContext& c, const BlockKind& kind, OpList& ops) {
         } else if (op.kind == OpKind::norm && !attention_norm) {
             const bool feeds = !op.name.starts_with("post");
             set_norm(c, op, w.hidden, c.local_tokens, rms, feeds, w.hidden);
+            // halves side by side read the same input, which the first norm keeps
+            if (kind.norms.parallel && kind.norms.pre_attention && op.name == "ffn_norm") {
+                op.stored[0].bytes = 0.0;
+            }
         } else if (op.kind == OpKind::residual) {
             set_residual(c, op);
         } else if (op.name == "output_gate") {

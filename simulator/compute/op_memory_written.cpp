@@ -17,10 +17,10 @@ constexpr double wide = 4.0;
 /// Sizes of one rank and micro-batch, in elements.
 struct Sizes {
     const OpContext& c;
-    double all = 0.0;      ///< residual stream of the tensor-parallel group's tokens
-    double own = 0.0;      ///< of the rank's own
-    double q = 0.0;        ///< queries, and what attention gives
-    double qkv = 0.0;      ///< with keys and values
+    double all = 0.0; ///< residual stream of the tensor-parallel group's tokens
+    double own = 0.0; ///< of the rank's own
+    double q = 0.0;   ///< queries, and what attention gives
+    double qkv = 0.0; ///< with keys and values
     double kv = 0.0;  ///< keys and values
 
     /// Bytes that widen `elements` of what waits in 16 bits, for an operator to read them.
@@ -79,8 +79,7 @@ void set_column(const Sizes& s, double weights, double dy, Op& op) {
 /// A map with split inputs: `x` elements of its input.
 void set_row(const Sizes& s, double weights, double x, Op& op) {
     const double part = s.c.key.sp ? wide * s.all : 0.0;
-    op.transient_forward =
-        s.write(s.own, s.read(x) + s.read(s.own) + part + s.read(weights));
+    op.transient_forward = s.write(s.own, s.read(x) + s.read(s.own) + part + s.read(weights));
     set_map({s.read(weights), s.read(x)}, s.row_gradient() + wide * x, wide * s.all, op);
 }
 
@@ -120,14 +119,13 @@ void set_core_attention(const Sizes& s, double lse, Op& op) {
     if (exchanges_heads(c)) {
         keep(op, "exchanged_output", c.element * s.q, drop);
         const double rows = wide * s.qkv;
-        op.transient_forward = std::max(
-            {s.write_kept(s.qkv, exchange(c, s.qkv)) + rows - c.element * s.q,
-             s.read(s.qkv) + s.write_kept(s.q, 0.0),
-             s.read(s.qkv) + s.write(s.q, s.read(s.q) + exchange(c, s.q))});
-        op.transient_backward =
-            wide * s.qkv + std::max({wide * 2.0 * s.q + exchange(c, s.q),
-                                     wide * (s.q + s.qkv) + both,
-                                     wide * s.qkv + exchange(c, s.qkv)});
+        op.transient_forward =
+            std::max({s.write_kept(s.qkv, exchange(c, s.qkv)) + rows - c.element * s.q,
+                      s.read(s.qkv) + s.write_kept(s.q, 0.0),
+                      s.read(s.qkv) + s.write(s.q, s.read(s.q) + exchange(c, s.q))});
+        op.transient_backward = wide * s.qkv + std::max({wide * 2.0 * s.q + exchange(c, s.q),
+                                                         wide * (s.q + s.qkv) + both,
+                                                         wide * s.qkv + exchange(c, s.qkv)});
         op.transient_input = op.transient_backward;
         return;
     }
@@ -264,20 +262,17 @@ void set_routed_op(const Sizes& s, const Ffn& f, Op& op) {
     } else if (op.name == "expert_activation") {
         keep(op, "up", c.element * up);
         op.transient_forward = s.write(inner, s.read(up));
-        op.transient_backward = op.transient_input =
-            gradients + wide * (inner + up) + s.read(up);
+        op.transient_backward = op.transient_input = gradients + wide * (inner + up) + s.read(up);
     } else if (op.name == "expert_down") {
         keep_input(op, "input", c.element * inner);
-        op.transient_forward =
-            wide * (s.own + rows) + s.read(inner) + s.read(down_weights);
+        op.transient_forward = wide * (s.own + rows) + s.read(inner) + s.read(down_weights);
         set_map({s.read(down_weights), s.read(inner)}, gradients + wide * inner, wide * rows, op);
         op.transient_backward = std::max(op.transient_backward, gradients + moving);
         op.transient_input = std::max(op.transient_input, gradients + moving);
     } else if (op.kind == OpKind::combine) {
         const double given = wide * (r.moves ? sent : rows);
-        op.transient_forward =
-            s.write(s.own, std::max(r.moves ? wide * (2.0 * rows + sent) : 0.0,
-                                    given + s.read(s.own) + wide * r.own));
+        op.transient_forward = s.write(s.own, std::max(r.moves ? wide * (2.0 * rows + sent) : 0.0,
+                                                       given + s.read(s.own) + wide * r.own));
         op.transient_backward = op.transient_input = gradients;
     }
 }

@@ -99,8 +99,8 @@ private:
         const LiveUnit& live = units_[unit];
         const bool forward = kind == TaskKind::forward;
         const Phase phase = live.is_head && !weighs ? Phase::loss
-                            : forward              ? Phase::forward
-                                                   : Phase::backward;
+                            : forward               ? Phase::forward
+                                                    : Phase::backward;
         const UnitPeak& peak = live.profile->peak(forward  ? PassKind::forward
                                                   : weighs ? PassKind::weight
                                                            : PassKind::backward,
@@ -169,7 +169,7 @@ private:
     const Schedule& s_;
     const std::vector<LiveUnit>& units_;
     const Bases& bases_;
-    bool splits_ = false; ///< gradients of weights are passes of their own
+    bool splits_ = false;               ///< gradients of weights are passes of their own
     std::vector<std::int64_t> alive_;   ///< by unit kind: between forward and backward
     std::vector<std::int64_t> waiting_; ///< likewise: between backward and weight passes
     double stored_ = 0.0;

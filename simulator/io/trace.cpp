@@ -1,6 +1,7 @@
 #include "simulator/io/trace.hpp"
 
 #include <algorithm>
+
 #include <fmt/format.h>
 
 #include "simulator/io/json.hpp"

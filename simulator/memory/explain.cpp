@@ -77,10 +77,9 @@ void add_waiting(const UnitProfile& unit, double copies, std::size_t behind, Ten
 }
 
 /// The operators up to the one at which the unit peaks, and what that one needs for itself.
-void add_running(const UnitProfile& unit, Recompute recompute, PassKind pass, bool splits,
-                 const TensorRules& rules, TensorList& list) {
+void add_running(const UnitProfile& unit, const UnitPeak& peak, Recompute recompute, PassKind pass,
+                 bool splits, const TensorRules& rules, TensorList& list) {
     const OpList& ops = unit.ops;
-    const UnitPeak& peak = unit.peak(pass, splits);
     if (peak.op < 0) return;
     const auto running = static_cast<std::size_t>(peak.op);
     const Op& op = ops[running];
@@ -117,7 +116,9 @@ void add_running(const UnitProfile& unit, Recompute recompute, PassKind pass, bo
         if (splits) add_waiting(unit, 1.0, running + 1, list);
     }
     list.add_temporaries(fmt::format("inside {}{}", op.name,
-                                     peak.again ? " (again)" : backward ? " (backward)" : ""),
+                                     peak.again ? " (again)"
+                                     : backward ? " (backward)"
+                                                : ""),
                          inside, 1.0, kind);
     list.add_temporaries("gradient of the residual stream", peak.held, 1.0, kind);
 }
@@ -161,7 +162,8 @@ std::vector<MemoryPart> live_set_parts(const MemoryInputs& in, const LayoutMemor
     const UnitCount& run = outline.chunks[at.chunk][peak.run];
     const UnitProfile& unit = memory.profile(run);
     const TensorRules& rules = in.scenario.stack.tensors;
-    add_running(unit, recompute_of(run), peak.pass, outline.splits, rules, list);
+    add_running(unit, peak.of(unit, outline.splits), recompute_of(run), peak.pass, outline.splits,
+                rules, list);
     if (peak.pass == PassKind::backward && recompute_of(run) == Recompute::full &&
         !rules.recompute_without_output) {
         list.add_temporaries("rebuilt block output", unit.input_bytes, 1.0,

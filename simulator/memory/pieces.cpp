@@ -57,7 +57,7 @@ StageUnits stage_units(const ModelSpec& model, const Resolved& resolved, const L
     if (stage.has_head) {
         std::vector<UnitElements>& chunk = back ? out.front() : out.back();
         const double all = head_on_rank(model, resolved, layout, stage.has_embedding).trained();
-        UnitElements unit = head_holds                           ? split(all + table)
+        UnitElements unit = head_holds                      ? split(all + table)
                             : apart && !stage.has_embedding ? split(all)
                                                             : UnitElements{all};
         unit.reads_table = model.embedding.tied;
@@ -86,7 +86,8 @@ std::int32_t portion_units(const Layout& layout) {
 
 std::vector<Portion> portions_of(const Layout& layout, const StageUnits& units) {
     const ShardDegrees parts = layout.shard == Shard::none ? ShardDegrees{} : shard_degrees(layout);
-    const bool by_unit = layout.shard >= Shard::optimizer_gradients && parts.dense > 1.0;
+    const bool by_unit = layout.shard >= Shard::optimizer_gradients &&
+                         (parts.dense > 1.0 || layout.offload_parameters > 0);
     const auto wrapped = static_cast<std::size_t>(portion_units(layout));
     std::vector<Portion> out;
     UnitElements sum;
@@ -164,6 +165,10 @@ private:
             const auto p = static_cast<std::size_t>(pass);
             if (layout_.shard == Shard::all) out.values[p] = values(c, at, pass);
             out.gradients[p] = gradients(c, u, pass);
+            if (pass == PassKind::backward) {
+                taken_[at] = false;
+                out.others = sum();
+            }
         }
         return out;
     }
@@ -171,12 +176,20 @@ private:
     double values(std::size_t c, std::size_t at, PassKind pass) {
         start();
         const std::size_t ahead = layout_.prefetch;
-        // what is not given back after the forward pass waits for the backward pass
-        if (pass == PassKind::forward) {
-            read(layout_.reshard ? at : first(c), std::min(last(c), at + ahead));
-        } else if (pass == PassKind::backward) {
-            const std::size_t before = at < first(c) + ahead ? first(c) : at - ahead;
-            read(layout_.reshard ? before : first(c), at);
+        // portions are gathered ahead in the order of use, from the end of one pass into the next,
+        // which goes the other way; what is not given back after the forward pass waits for it
+        const std::size_t count = last(c) - first(c);
+        const bool forward = pass == PassKind::forward;
+        if (pass == PassKind::weight) return sum();
+        const std::size_t done = forward ? at - first(c) : last(c) - at; // in this pass
+        const std::size_t end = std::min(count, done + ahead);
+        const std::size_t turned = done + ahead > count + 1 ? done + ahead - count - 1 : 0;
+        const std::size_t back = turned < count ? std::min(done, count - turned) : 0;
+        if (forward) {
+            read(first(c) + (layout_.reshard ? back : 0), first(c) + end);
+        } else {
+            read(first(c) + (layout_.reshard ? count - end : 0),
+                 layout_.reshard ? last(c) - back : at);
         }
         return sum();
     }
@@ -186,7 +199,9 @@ private:
         const std::size_t at = portion_[c][u];
         const bool splits = splits_backward(layout_.schedule);
         if (pass == PassKind::forward) {
-            if (units_[c][u].is_head) left_by_loss();
+            // the products of the loss make those of the table; the norm's follow when logits are
+            // gone
+            if (units_[c][u].is_head) take_table();
             return sum();
         }
         // norms have gradients before those of weights are made up for
@@ -196,7 +211,7 @@ private:
             take(first(c), at);
         }
         // and those of a table that the loss has begun stay until the embedding's are there
-        if (shares_table_ && table_ != none) take(table_, table_);
+        if (shares_table_ && table_ != head_) take_table();
         return sum();
     }
 
@@ -219,7 +234,12 @@ private:
     }
     void left_by_loss() {
         take(head_, head_);
-        if (shares_table_ && table_ != none) take(table_, table_);
+        take_table();
+    }
+    /// Gradients of the head's table, wherever it lies.
+    void take_table() {
+        const std::size_t table = shares_table_ ? table_ : head_;
+        if (table != none) take(table, table);
     }
     [[nodiscard]] double sum() const {
         double elements = 0.0;
@@ -230,7 +250,7 @@ private:
 
     const Layout& layout_;
     const StageUnits& units_;
-    std::vector<double> elements_;                 ///< by portion
+    std::vector<double> elements_;                  ///< by portion
     std::vector<std::vector<std::size_t>> portion_; ///< by chunk, then unit
     std::vector<bool> taken_;
     std::size_t table_ = none; ///< portions of the tied table and of the head

@@ -60,6 +60,7 @@ double split_elements(const Portion& portion);
 struct UnitWindow {
     std::array<double, 3> values{};
     std::array<double, 3> gradients{};
+    double others = 0.0; ///< of `gradients` in a backward pass: all but those of its own portion
 };
 /// The same of a stage, where ranks split gradients; else nothing.
 struct StageWindows {

@@ -139,6 +139,10 @@ void UnitWalk::along_split(const Op& op, const std::array<double, ways>& kept) {
         }
         pass->live += kept[index(pass->before)];
     }
+    if (op.kind == OpKind::norm) {
+        normed_ = input_.peak;
+        selective_normed_ = selective_input_.peak;
+    }
     // gradients of weights are made up for from the last operator on, each letting go of its own
     if (own > 0.0 && waiting_bytes_ + op.transient_weight > weight_.bytes) {
         weight_.bytes = waiting_bytes_ + op.transient_weight;
@@ -177,9 +181,13 @@ UnitProfile UnitWalk::profile(Recompute recompute, double input_bytes) const {
 void UnitWalk::finish_split(Recompute recompute, UnitProfile& out) const {
     if (walked_ == 0) return;
     out.input = recompute == Recompute::selective ? selective_input_.peak : input_.peak;
-    out.input.bytes += waiting_bytes_;
-    for (std::size_t k = 0; k < tensor_kind_count; ++k)
-        out.input.parts.amounts[k] += waiting_.amounts[k];
+    out.normed = recompute == Recompute::selective ? selective_normed_ : normed_;
+    for (UnitPeak* pass : {&out.input, &out.normed}) {
+        if (pass->op < 0) continue;
+        pass->bytes += waiting_bytes_;
+        for (std::size_t k = 0; k < tensor_kind_count; ++k)
+            pass->parts.amounts[k] += waiting_.amounts[k];
+    }
     out.weight = weight_;
     out.waiting = waiting_;
     out.waiting_bytes = waiting_bytes_;

@@ -23,18 +23,19 @@ struct UnitPeak {
 
 /// What one unit (a block, the embedding, the head) holds on one rank for one micro-batch.
 struct UnitProfile {
-    OpList ops;                ///< only where explain needs them
-    BytesByKind stored;        ///< from forward to backward, after recomputation
-    UnitPeak forward;          ///< from an empty unit to its end; includes what it stores
-    UnitPeak backward;         ///< includes what it stored, and what it computes again
+    OpList ops;         ///< only where explain needs them
+    BytesByKind stored; ///< from forward to backward, after recomputation
+    UnitPeak forward;   ///< from an empty unit to its end; includes what it stores
+    UnitPeak backward;  ///< includes what it stored, and what it computes again
     /// Of passes that leave gradients of weights for later: what a backward pass then holds, what
     /// is left waiting, and the pass that makes up for it, which includes what waited.
     UnitPeak input;
+    UnitPeak normed; ///< the same from the first norm that has a gradient on
     UnitPeak weight;
     BytesByKind waiting;
-    double stored_bytes = 0.0; ///< of `stored`
-    double input_bytes = 0.0;  ///< of the residual stream on this rank
-    double logits = 0.0;       ///< bytes that the loss of the head keeps
+    double stored_bytes = 0.0;  ///< of `stored`
+    double input_bytes = 0.0;   ///< of the residual stream on this rank
+    double logits = 0.0;        ///< bytes that the loss of the head keeps
     double waiting_bytes = 0.0; ///< of `waiting`
 
     /// `splits`: gradients of weights are passes of their own. Where the stack has no such passes
@@ -92,6 +93,7 @@ private:
     /// Backward passes that leave gradients of weights: what waits of operators behind the one that
     /// runs counts too, so that of all operators less that of those walked.
     Pass input_, selective_input_;
+    UnitPeak normed_, selective_normed_; ///< of these up to the last norm
     UnitPeak weight_;
     BytesByKind waiting_;
     double waiting_bytes_ = 0.0;

@@ -95,7 +95,12 @@ RankParameters block_on_rank(const BlockKind& kind, std::int64_t hidden, const R
         matrices +
         as_double(p.attention_replicated + p.ffn_bias_replicated + p.router + p.norms + p.opaque) +
         as_double(p.ffn_bias_split) / tp;
-    out.expert = experts + as_double(p.expert_bias) / layout.ep;
+    out.expert = experts;
+    if (kind.ffn.kind == FfnKind::moe && kind.ffn.bias) {
+        // of the last map whole on every rank that splits the expert
+        const double inner = as_double(kind.ffn.expert_width) * (kind.ffn.gated ? 2.0 : 1.0);
+        out.expert += as_double(kind.ffn.experts) / layout.ep * (inner / etp + as_double(hidden));
+    }
     if (resolved.method.kind == MethodKind::full) {
         return out;
     }
@@ -106,15 +111,18 @@ RankParameters block_on_rank(const BlockKind& kind, std::int64_t hidden, const R
 
 namespace {
 
+double table_width(const ModelSpec& model) {
+    const std::int64_t projected = model.embedding.projection_width;
+    return as_double(projected > 0 ? projected : trunk_of(model)->hidden);
+}
+
 /// Elements of one padded table on a rank.
 double table_on_rank(const ModelSpec& model, const Resolved& resolved, const Layout& layout) {
     const Embedding& e = model.embedding;
-    const std::int64_t width =
-        e.projection_width > 0 ? e.projection_width : trunk_of(model)->hidden;
     const std::int64_t rows = resolved.vocab_multiple > 0
                                   ? padded_vocab(e.vocab, resolved.vocab_multiple, layout.tp)
                                   : e.vocab;
-    return as_double(rows) / layout.tp * as_double(width);
+    return as_double(rows) / layout.tp * table_width(model);
 }
 
 } // namespace
@@ -147,7 +155,7 @@ RankParameters head_on_rank(const ModelSpec& model, const Resolved& resolved, co
         out.dense += table_on_rank(model, resolved, layout);
     }
     if (e.head_bias) {
-        out.dense += as_double(e.vocab) / layout.tp;
+        out.dense += table_on_rank(model, resolved, layout) / table_width(model);
     }
     if (e.projection_width > 0 && e.projection_width != trunk.hidden) {
         out.dense += as_double(e.projection_width) * as_double(trunk.hidden);
@@ -215,11 +223,16 @@ RankParameters stage_on_rank(const ModelSpec& model, const Resolved& resolved, c
 
 ShardDegrees shard_degrees(const Layout& layout) {
     const double all = static_cast<double>(layout.dp) * layout.cp;
-    const double experts =
-        std::max(1.0, all * layout.tp / (layout.ep * static_cast<double>(etp_of(layout))));
+    const std::int64_t experts =
+        std::max<std::int64_t>(1, std::int64_t{layout.dp} * layout.cp * layout.tp /
+                                      (std::int64_t{layout.ep} * etp_of(layout)));
     ShardDegrees out;
     out.dense = layout.shard_group > 0 ? layout.shard_group : all;
-    out.expert = std::min(experts, out.dense);
+    // every rank that holds them keeps a piece of the same size
+    std::int64_t parts = std::min(experts, static_cast<std::int64_t>(out.dense));
+    while (experts % parts != 0)
+        --parts;
+    out.expert = static_cast<double>(parts);
     return out;
 }
 

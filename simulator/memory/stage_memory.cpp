@@ -376,22 +376,24 @@ public:
             const bool head = chunk[i].unit == head_unit;
             for (std::int64_t at = 0; at < chunk[i].count; ++at, ++next) {
                 const auto before = static_cast<double>(at);
-                double bytes = unit.peak(instant.pass, splits).bytes;
-                if (instant.pass == PassKind::weight) {
-                    bytes += waiting + before * unit.waiting_bytes;
-                } else {
-                    bytes += stored + before * unit.stored_bytes;
-                }
+                double beside = instant.pass == PassKind::weight
+                                    ? waiting + before * unit.waiting_bytes
+                                    : stored + before * unit.stored_bytes;
                 if (splits && instant.pass == PassKind::backward) {
-                    bytes += own.waiting - waiting - (before + 1.0) * unit.waiting_bytes;
+                    beside += own.waiting - waiting - (before + 1.0) * unit.waiting_bytes;
                 }
-                LivePeak live;
-                raise(live, bytes, {i, at, instant.pass});
-                if (next < windows.size()) add_window(instant, windows[next], live);
                 LivePeak& worst = head                                ? out_.loss
                                   : instant.pass == PassKind::forward ? out_.forward
                                                                       : out_.backward;
-                consider(worst, live, others, messages, instant);
+                for (const bool normed : {false, true}) {
+                    LivePeak live;
+                    live.normed = normed;
+                    if (normed && (!splits || instant.pass != PassKind::backward)) continue;
+                    live.pass = instant.pass;
+                    raise(live, beside + live.of(unit, splits).bytes, {i, at, instant.pass});
+                    if (next < windows.size()) add_window(instant, windows[next], live);
+                    consider(worst, live, others, messages, instant);
+                }
             }
             stored += static_cast<double>(chunk[i].count) * unit.stored_bytes;
             waiting += static_cast<double>(chunk[i].count) * unit.waiting_bytes;
@@ -403,15 +405,25 @@ private:
         const StageWindows& all = states_.windows;
         const auto pass = static_cast<std::size_t>(instant.pass);
         double gradients = window.gradients[pass];
+        // where weights wait, a backward pass has none of its own before it comes to a norm
+        if (outline_.splits && instant.pass == PassKind::backward && !live.normed) {
+            gradients = window.others;
+        }
         if (instant.pass == PassKind::forward) {
-            // of other micro-batches, between their loss, or backward pass, and what follows
-            for (std::size_t c = 0; c < instant.waiting.size(); ++c) {
-                if (instant.waiting[c] > 0) gradients = std::max(gradients, all.gradients[c]);
-            }
+            // of other micro-batches, between their loss and what follows
             const auto& chunks = outline_.chunks;
             for (std::size_t c = 0; c < chunks.size(); ++c) {
                 const bool loses = !chunks[c].empty() && chunks[c].back().unit == head_unit;
                 if (loses && instant.alive[c] > 0) gradients = std::max(gradients, all.after_loss);
+            }
+        }
+        // and of those whose weights wait
+        for (std::size_t c = 0; c < instant.unreduced.size(); ++c) {
+            if (!instant.unreduced[c]) continue;
+            if (c != instant.chunk) {
+                gradients += all.gradients[c];
+            } else if (instant.pass != PassKind::weight) {
+                gradients = std::max(gradients, all.gradients[c]);
             }
         }
         live.gathered = states_.value_bytes * window.values[pass];
@@ -445,9 +457,9 @@ StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, s
     out.offloadable = std::max(0.0, out.stored - 2.0 * largest);
     WindowWalk windows(memory, states, outline, out);
     for (const Instant& instant : outline.instants) {
-        const double messages =
-            rules.posts_receives ? static_cast<double>(instant.to_come) * memory.units->residual
-                                 : 0.0;
+        const double messages = rules.posts_receives
+                                    ? static_cast<double>(instant.to_come) * memory.units->residual
+                                    : 0.0;
         double others = messages;
         for (std::size_t g = 0; g < outline.groups.size(); ++g) {
             others += instant.alive_by_group[g] * groups[g].stored;
@@ -541,7 +553,7 @@ void add_live_set(const LayoutMemory& memory, std::size_t stage, const LivePeak&
         if (leaves && behind > 0.0) add(sum, unit.waiting, behind);
     }
     const UnitProfile& unit = memory.profile(chunk[peak.run]);
-    add(sum, unit.peak(peak.pass, outline.splits).parts, 1.0);
+    add(sum, peak.of(unit, outline.splits).parts, 1.0);
     sum[TensorKind::gathered_weights] += Bytes(peak.gathered);
     sum[TensorKind::gradients] += Bytes(peak.gradients);
     sum[TensorKind::messages] += Bytes(peak.messages);

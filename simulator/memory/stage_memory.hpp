@@ -137,6 +137,11 @@ struct LivePeak {
     double gathered = 0.0; ///< of `bytes`: whole values and gradients of units
     double gradients = 0.0;
     double messages = 0.0; ///< of `bytes`: buffers of messages to come
+    bool normed = false;   ///< the unit's peak is that of `normed`
+
+    [[nodiscard]] const UnitPeak& of(const UnitProfile& running, bool splits) const {
+        return normed && running.normed.op >= 0 ? running.normed : running.peak(pass, splits);
+    }
 };
 
 /// What one chunk holds per micro-batch, and its peaks beyond what was alive before.

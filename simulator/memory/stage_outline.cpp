@@ -82,6 +82,9 @@ bool covers(const FewOf<double, 3>& a, const FewOf<double, 3>& b) {
 
 /// Same kind of pass over the same units, and never less alive, waiting or to come.
 bool covers(const StageOutline& stage, const Instant& a, const Instant& b) {
+    for (std::size_t c = 0; c < b.unreduced.size(); ++c) {
+        if (b.unreduced[c] && !a.unreduced[c]) return false;
+    }
     return a.pass == b.pass && stage.group_of[a.chunk] == stage.group_of[b.chunk] &&
            a.to_come >= b.to_come && covers(a.alive_by_group, b.alive_by_group) &&
            covers(a.waiting_by_group, b.waiting_by_group);
@@ -156,6 +159,7 @@ public:
         if (out.splits) {
             now_.waiting.assign(chunks, 0);
             now_.waiting_by_group = now_.alive_by_group;
+            now_.unreduced.assign(chunks, false);
         }
         if (counted_messages == 0) return;
         for (std::size_t c = 0; c < chunks; ++c) {
@@ -178,7 +182,9 @@ public:
         offer(out_, now_);
         if (pass == PassKind::backward && out_.splits) {
             add(now_.waiting, now_.waiting_by_group, 1);
+            now_.unreduced[chunk] = true;
         }
+        if (pass == PassKind::weight) now_.unreduced[chunk] = false;
         if (pass != PassKind::forward) return;
         add(now_.alive, now_.alive_by_group, 1);
         out_.in_flight[chunk] = std::max<std::int64_t>(out_.in_flight[chunk], now_.alive[chunk]);

@@ -39,6 +39,8 @@ struct Instant {
     /// no such passes.
     std::vector<std::int32_t> waiting;
     FewOf<double, 3> waiting_by_group;
+    /// By chunk: a backward pass has left gradients of norms since the last such pass.
+    std::vector<bool> unreduced;
     std::int64_t to_come = 0; ///< messages that the step still brings, as far as they are counted
 };
 
@@ -47,7 +49,7 @@ struct StageOutline {
     std::vector<ChunkOutline> chunks;
     bool has_embedding = false;
     bool has_head = false;
-    bool splits = false; ///< gradients of weights are passes of their own
+    bool splits = false;                 ///< gradients of weights are passes of their own
     std::vector<std::size_t> group_of;   ///< by chunk
     std::vector<std::size_t> groups;     ///< by group: its first chunk
     std::vector<Instant> instants;       ///< no other instant of the stage has more of everything

@@ -19,10 +19,11 @@ bool is_fsdp(const StackProfile& stack, const Layout& layout) {
     return stack.capabilities.fully_sharded && shards_gradients(layout);
 }
 
-/// A group of one has nothing to gather; only where shards are in another format than what computes
-/// does it make the copies all the same.
+/// A group of one has nothing to gather; only where shards are in another format than what
+/// computes, or off the device, does it make the copies all the same.
 bool gathers_nothing(const StackProfile& stack, const Layout& layout) {
-    return shard_degrees(layout).dense <= 1.0 && !stack.memory.sharded_fp32_parameters;
+    return shard_degrees(layout).dense <= 1.0 && !stack.memory.sharded_fp32_parameters &&
+           layout.offload_parameters == 0;
 }
 
 /// Which states the ranks of a shard group split.

@@ -100,7 +100,8 @@ ScheduleInput executed_input(const ModelSpec& model, const Layout& layout,
     in.messages_under = true;
     const bool shared = std::int64_t{layout.dp} * layout.cp > 1;
     DataParallelPlan& dp = in.data_parallel;
-    dp.units = shared && layout.shard == Shard::all;
+    // parameters off the device come back unit by unit, also to a rank that shares them with nobody
+    dp.units = layout.shard == Shard::all && (shared || layout.offload_parameters > 0);
     dp.gather_again = dp.units && layout.reshard;
     dp.prefetch = layout.prefetch;
     dp.wrapped = wrapped_units(layout.wrap);

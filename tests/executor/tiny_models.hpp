@@ -76,6 +76,98 @@ inline sim::ModelSpec tiny_mixtral(bool tied = false) {
     return model;
 }
 
+/// A norm of each query and key head, and every second block with a window of five tokens.
+inline sim::ModelSpec tiny_qwen3() {
+    sim::ModelSpec model = tiny_llama();
+    model.block_kinds[0].attention.qk_norm = sim::QkNorm::per_head;
+    sim::BlockKind sliding = model.block_kinds[0];
+    sliding.name = "sliding";
+    sliding.attention.window = 5;
+    model.block_kinds.push_back(sliding);
+    model.parts[0].runs = {{1, 1}, {0, 1}};
+    return model;
+}
+
+/// A norm over all queries and one over all keys; norms behind the halves of a block, none in
+/// front.
+inline sim::ModelSpec tiny_olmo2() {
+    sim::ModelSpec model = tiny_llama();
+    sim::BlockKind& block = model.block_kinds[0];
+    block.attention.qk_norm = sim::QkNorm::full_projection;
+    block.norms.pre_attention = block.norms.pre_ffn = false;
+    block.norms.post_attention = block.norms.post_ffn = true;
+    return model;
+}
+
+/// Experts beside which a shared one is weighted by a gate; norms in front and behind.
+inline sim::ModelSpec tiny_qwen2_moe() {
+    sim::ModelSpec model = tiny_mixtral();
+    sim::BlockKind& block = model.block_kinds[0];
+    block.ffn.shared_width = 16;
+    block.ffn.shared_gate = true;
+    block.ffn.router_bias = true;
+    block.attention.qkv_bias = true;
+    block.norms.post_attention = block.norms.post_ffn = true;
+    return model;
+}
+
+/// Queries, keys and values from compressed vectors, values narrower than keys; the first block
+/// dense, in the others experts with a shared one.
+inline sim::ModelSpec tiny_deepseek(exec::Index q_rank = 10) {
+    sim::ModelSpec model = tiny_mixtral();
+    sim::Attention& attention = model.block_kinds[0].attention;
+    attention.kind = sim::AttentionKind::mla;
+    attention.kv_heads = attention.heads;
+    attention.qk_head_dim = 8;
+    attention.v_head_dim = 6;
+    attention.rope_dim = 4;
+    attention.q_rank = q_rank;
+    attention.kv_rank = 12;
+    model.block_kinds[0].ffn.shared_width = 8;
+    sim::BlockKind dense = model.block_kinds[0];
+    dense.name = "first";
+    dense.ffn = tiny_llama().block_kinds[0].ffn;
+    model.block_kinds.push_back(dense);
+    model.parts[0].runs = {{1, 1}, {0, 1}};
+    return model;
+}
+
+/// Scores that fall with the distance, fewer key heads, values dropped everywhere.
+inline sim::ModelSpec tiny_dropping() {
+    sim::ModelSpec model = tiny_gpt2();
+    model.embedding.positions = sim::Positions::alibi;
+    model.embedding.position_rows = 0;
+    model.block_kinds[0].attention.kind = sim::AttentionKind::gqa;
+    model.block_kinds[0].attention.kv_heads = 2;
+    model.attention_dropout = 0.2;
+    model.hidden_dropout = 0.1;
+    return model;
+}
+
+/// Halves of a block side by side, with one norm for both or one each; a bias of the output table.
+inline sim::ModelSpec tiny_parallel(bool one_norm) {
+    sim::ModelSpec model = tiny_gpt2(!one_norm);
+    model.block_kinds[0].norms.parallel = true;
+    model.block_kinds[0].norms.pre_ffn = !one_norm;
+    model.block_kinds[0].attention.kind = sim::AttentionKind::gqa;
+    model.block_kinds[0].attention.kv_heads = 2;
+    model.block_kinds[0].attention.rope_dim = 4;
+    model.embedding.positions = sim::Positions::rope;
+    model.embedding.position_rows = 0;
+    model.embedding.head_bias = true;
+    return model;
+}
+
+/// A sink for each head, experts with biases, every block with a window; a norm behind the tables.
+inline sim::ModelSpec tiny_gpt_oss() {
+    sim::ModelSpec model = tiny_mixtral();
+    model.block_kinds[0].attention.sinks = true;
+    model.block_kinds[0].attention.window = 7;
+    model.block_kinds[0].ffn.bias = true;
+    model.embedding.norm = true;
+    return model;
+}
+
 /// Values that a script in another language makes alike: waves, around one for scales of norms.
 template <class Scalar>
 void fill_with_waves(exec::Parameters<Scalar>& parameters) {

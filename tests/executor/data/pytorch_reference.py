@@ -22,14 +22,23 @@ def wave(count, phase):
     return torch.sin((1.7 * torch.arange(count, dtype=torch.float64) + phase) ** 2)
 
 
+Q_RANK, KV_RANK, ROPE_DIM = 10, 12, 4
+
+
 class Decoder:
     """Parameters in the order of the executor's table, filled with waves."""
 
     def __init__(self, name):
         self.name = name
         self.gpt2 = name == "gpt2"
-        self.moe = name == "mixtral"
-        self.kv_heads = HEADS if self.gpt2 else 2
+        self.latent = name == "deepseek"
+        self.gate = name == "qwen2_moe"
+        self.shared_width = {"qwen2_moe": 16, "deepseek": 8}.get(name, 0)
+        self.qk_norm = {"qwen3": "head", "olmo2": "projection"}.get(name)
+        self.before = name != "olmo2"
+        self.behind = name in ("olmo2", "qwen2_moe")
+        self.kv_heads = HEADS if self.gpt2 or self.latent else 2
+        self.qk_dim = 8 if self.latent else HEAD_DIM
         self.parameters = {}
         qkv = (HEADS + 2 * self.kv_heads) * HEAD_DIM
         self.add("token_table", VOCAB, HIDDEN)
@@ -37,12 +46,33 @@ class Decoder:
             self.add("position_table", SEQUENCE, HIDDEN)
         for i in range(BLOCKS):
             b = f"blocks.{i}."
-            self.add_norm(b + "attention_norm")
-            self.add_linear(b + "qkv", qkv, HIDDEN)
+            if self.before:
+                self.add_norm(b + "attention_norm")
+            if self.latent:
+                self.add(b + "q_down.weight", Q_RANK, HIDDEN)
+                self.add(b + "q_down_norm.scale", Q_RANK, middle=1.0)
+                self.add(b + "q_up.weight", HEADS * self.qk_dim, Q_RANK)
+                self.add(b + "kv_down.weight", KV_RANK + ROPE_DIM, HIDDEN)
+                self.add(b + "kv_down_norm.scale", KV_RANK, middle=1.0)
+                self.add(b + "kv_up.weight", HEADS * (self.qk_dim - ROPE_DIM + HEAD_DIM), KV_RANK)
+            else:
+                self.add_linear(b + "qkv", qkv, HIDDEN, bias=self.gpt2 or self.gate)
+            if self.qk_norm:
+                whole = self.qk_norm == "projection"
+                self.add(b + "q_norm.scale", HEAD_DIM * (HEADS if whole else 1), middle=1.0)
+                self.add(b + "k_norm.scale", HEAD_DIM * (self.kv_heads if whole else 1), middle=1.0)
             self.add_linear(b + "attention_out", HIDDEN, HEADS * HEAD_DIM)
-            self.add_norm(b + "ffn_norm")
-            if self.moe:
-                self.add(b + "router.weight", 4, HIDDEN)
+            if self.behind:
+                self.add_norm(b + "attention_end_norm")
+            if self.before:
+                self.add_norm(b + "ffn_norm")
+            if self.routes(i):
+                if self.shared_width:
+                    self.add(b + "shared_up.weight", 2 * self.shared_width, HIDDEN)
+                    self.add(b + "shared_down.weight", HIDDEN, self.shared_width)
+                if self.gate:
+                    self.add(b + "shared_gate.weight", 1, HIDDEN)
+                self.add_linear(b + "router", 4, HIDDEN, bias=self.gate)
                 self.add(b + "expert_up.weight", 4, 40, HIDDEN)
                 self.add(b + "expert_down.weight", 4, HIDDEN, 20)
             elif self.gpt2:
@@ -51,9 +81,14 @@ class Decoder:
             else:
                 self.add_linear(b + "mlp_up", 80, HIDDEN)
                 self.add_linear(b + "mlp_down", HIDDEN, 40)
+            if self.behind:
+                self.add_norm(b + "ffn_end_norm")
         self.add_norm("final_norm")
         if not self.gpt2:
             self.add("head.weight", VOCAB, HIDDEN)
+
+    def routes(self, i):
+        return self.name in ("mixtral", "qwen2_moe") or (self.latent and i > 0)
 
     def add(self, name, *shape, middle=0.0):
         count = 1
@@ -67,9 +102,9 @@ class Decoder:
         if self.gpt2:
             self.add(name + ".shift", HIDDEN)
 
-    def add_linear(self, name, rows, columns):
+    def add_linear(self, name, rows, columns, bias=None):
         self.add(name + ".weight", rows, columns)
-        if self.gpt2:
+        if self.gpt2 if bias is None else bias:
             self.add(name + ".bias", rows)
 
     def norm(self, name, x):
@@ -81,29 +116,59 @@ class Decoder:
     def linear(self, name, x):
         return F.linear(x, self.parameters[name + ".weight"], self.parameters.get(name + ".bias"))
 
+    def rms_norm(self, name, x):
+        scale = self.parameters[name + ".scale"]
+        return F.rms_norm(x, scale.shape, scale, EPSILON)
+
     @staticmethod
     def rotate(x):
-        half = HEAD_DIM // 2
-        rates = 10000.0 ** (-2.0 * torch.arange(half) / HEAD_DIM)
+        dim = x.shape[-1]
+        half = dim // 2
+        rates = 10000.0 ** (-2.0 * torch.arange(half) / dim)
         angles = torch.outer(torch.arange(SEQUENCE, dtype=torch.float64), rates)
         angles = torch.cat((angles, angles), dim=-1)
         turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
         return x * angles.cos() + turned * angles.sin()
 
-    def attention(self, b, x):
+    def latents(self, b, x):
+        """Queries, keys and values of heads, from compressed vectors."""
+        q = self.linear(b + "q_up", self.rms_norm(b + "q_down_norm", self.linear(b + "q_down", x)))
+        low, turned = self.linear(b + "kv_down", x).split([KV_RANK, ROPE_DIM], dim=-1)
+        both = self.linear(b + "kv_up", self.rms_norm(b + "kv_down_norm", low))
+        q, both = (t.unflatten(-1, (HEADS, -1)).transpose(1, 2) for t in (q, both))
+        plain = self.qk_dim - ROPE_DIM
+        k, v = both.split([plain, HEAD_DIM], dim=-1)
+        turned = self.rotate(turned)[:, None].expand(-1, HEADS, -1, -1)
+        q = torch.cat((q[..., :plain], self.rotate(q[..., plain:])), dim=-1)
+        return q, torch.cat((k, turned), dim=-1), v
+
+    def heads(self, b, x):
         q, k, v = self.linear(b + "qkv", x).split(
             [HEADS * HEAD_DIM] + 2 * [self.kv_heads * HEAD_DIM], dim=-1)
+        if self.qk_norm == "projection":
+            q, k = self.rms_norm(b + "q_norm", q), self.rms_norm(b + "k_norm", k)
         q, k, v = (t.unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2) for t in (q, k, v))
+        if self.qk_norm == "head":
+            q, k = self.rms_norm(b + "q_norm", q), self.rms_norm(b + "k_norm", k)
         if not self.gpt2:
             q, k = self.rotate(q), self.rotate(k)
+        return q, k, v
+
+    def attention(self, i, x):
+        b = f"blocks.{i}."
+        q, k, v = self.latents(b, x) if self.latent else self.heads(b, x)
         k, v = (t.repeat_interleave(HEADS // self.kv_heads, dim=1) for t in (k, v))
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        distance = torch.arange(SEQUENCE)[:, None] - torch.arange(SEQUENCE)[None]
+        seen = distance >= 0
+        if self.name == "qwen3" and i % 2 == 0:
+            seen = seen & (distance < 5)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
         return self.linear(b + "attention_out", out.transpose(1, 2).flatten(-2))
 
     def experts(self, b, x):
         p = self.parameters
         rows = x.reshape(-1, HIDDEN)
-        probabilities = F.linear(rows, p[b + "router.weight"]).softmax(dim=-1)
+        probabilities = self.linear(b + "router", rows).softmax(dim=-1)
         weights, chosen = probabilities.topk(2, dim=-1)
         weights = weights / weights.sum(dim=-1, keepdim=True)
         share = F.one_hot(chosen, 4).double().sum(dim=(0, 1)) / chosen.numel()
@@ -113,22 +178,32 @@ class Decoder:
             gate, up = F.linear(rows, p[b + "expert_up.weight"][e]).chunk(2, dim=-1)
             y = F.linear(F.silu(gate) * up, p[b + "expert_down.weight"][e])
             out = out + y * (weights * (chosen == e)).sum(dim=-1, keepdim=True)
+        if self.shared_width:
+            gate, up = self.linear(b + "shared_up", rows).chunk(2, dim=-1)
+            y = self.linear(b + "shared_down", F.silu(gate) * up)
+            if self.gate:
+                y = y * torch.sigmoid(self.linear(b + "shared_gate", rows))
+            out = out + y
         return out.reshape(x.shape), balance
 
-    def block(self, i, x):
+    def network(self, i, x):
         b = f"blocks.{i}."
-        x = x + self.attention(b, self.norm(b + "attention_norm", x))
-        y = self.norm(b + "ffn_norm", x)
-        if self.moe:
-            y, balance = self.experts(b, y)
-            return x + y, balance
-        y = self.linear(b + "mlp_up", y)
+        if self.routes(i):
+            return self.experts(b, x)
+        y = self.linear(b + "mlp_up", x)
         if self.gpt2:
             y = F.gelu(y, approximate="tanh")
         else:
             gate, up = y.chunk(2, dim=-1)
             y = F.silu(gate) * up
-        return x + self.linear(b + "mlp_down", y), 0.0
+        return self.linear(b + "mlp_down", y), 0.0
+
+    def block(self, i, x):
+        b = f"blocks.{i}."
+        y = self.attention(i, self.norm(b + "attention_norm", x) if self.before else x)
+        x = x + (self.norm(b + "attention_end_norm", y) if self.behind else y)
+        y, balance = self.network(i, self.norm(b + "ffn_norm", x) if self.before else x)
+        return x + (self.norm(b + "ffn_end_norm", y) if self.behind else y), balance
 
     def loss(self, tokens, targets):
         p = self.parameters
@@ -157,7 +232,7 @@ def report(model, what, value):
 
 
 def main():
-    for name in ("gpt2", "llama", "mixtral"):
+    for name in ("gpt2", "llama", "mixtral", "qwen3", "olmo2", "qwen2_moe", "deepseek"):
         model = Decoder(name)
         x = wave(BATCH * SEQUENCE * HIDDEN, 3.0).reshape(BATCH, SEQUENCE, HIDDEN).requires_grad_()
         weights = wave(x.numel(), 5.0).reshape(x.shape)

@@ -10,6 +10,12 @@ namespace {
 
 using namespace exec;
 
+std::vector<sim::ModelSpec> all_kinds() {
+    return {tiny_gpt2(),         tiny_llama(),     tiny_mixtral(),      tiny_qwen3(),
+            tiny_olmo2(),        tiny_qwen2_moe(), tiny_deepseek(),     tiny_dropping(),
+            tiny_parallel(true), tiny_gpt_oss(),   tiny_parallel(false)};
+}
+
 ModelOptions tiny_options(std::vector<Recompute> recompute = {}) {
     ModelOptions options;
     options.sequence = tiny_sequence;
@@ -71,6 +77,49 @@ TEST(ModelGradients, OfAMixtralAgreeWithDifferencesTiedAndUntied) {
     expect_whole_model(tiny_mixtral(false));
 }
 
+TEST(ModelGradients, WithNormsOfHeadsWindowsAndNormsBehindAgreeWithDifferences) {
+    expect_whole_model(tiny_qwen3());
+    expect_whole_model(tiny_olmo2());
+}
+
+TEST(ModelGradients, WithSharedExpertsAgreeWithDifferences) {
+    expect_whole_model(tiny_qwen2_moe());
+    sim::ModelSpec plain = tiny_mixtral();
+    plain.block_kinds[0].ffn.shared_width = 8;
+    expect_whole_model(plain);
+}
+
+TEST(ModelGradients, FromCompressedQueriesKeysAndValuesAgreeWithDifferences) {
+    expect_whole_model(tiny_deepseek());
+    expect_whole_model(tiny_deepseek(0));
+}
+
+TEST(ModelGradients, OfHalvesSideBySideAgreeWithDifferences) {
+    expect_whole_model(tiny_parallel(true));
+    expect_whole_model(tiny_parallel(false));
+}
+
+TEST(ModelGradients, WithSinksBiasesOfExpertsAndANormBehindTheTablesAgreeWithDifferences) {
+    expect_whole_model(tiny_gpt_oss());
+}
+
+TEST(ModelGradients, WithValuesDroppedAgreeWithDifferences) {
+    const auto model = tiny<double>(tiny_dropping(), tiny_options());
+    const TinyBatch batch = tiny_tokens(0);
+    const auto loss = [&] {
+        return mean.token * model->train(batch.tokens, batch.targets, mean)->sum;
+    };
+    const double dropped = loss();
+    EXPECT_NE(dropped, mean.token * model->evaluate(batch.tokens, batch.targets)->sum);
+    Parameters<double>& p = model->parameters();
+    const std::vector<double> gradients(p.gradients(), p.gradients() + p.table().count);
+    EXPECT_EQ(dropped, loss());
+    for (const Parameter& at : p.table().parameters) {
+        expect_gradient(at.name.c_str(), p.values() + at.offset, gradients.data() + at.offset,
+                        static_cast<std::size_t>(at.count()), loss, 25);
+    }
+}
+
 TEST(ModelGradients, OfDenseAndRoutedBlocksInOneModelAgreeWithDifferences) {
     sim::ModelSpec spec = tiny_mixtral();
     sim::BlockKind plain = tiny_llama().block_kinds[0];
@@ -86,7 +135,7 @@ TEST(ModelGradients, OfDenseAndRoutedBlocksInOneModelAgreeWithDifferences) {
 }
 
 TEST(ModelGradients, AreTheSameBitsWhateverIsComputedAgain) {
-    for (const sim::ModelSpec& spec : {tiny_gpt2(), tiny_llama(), tiny_mixtral()}) {
+    for (const sim::ModelSpec& spec : all_kinds()) {
         const auto kept = gradients<float>(spec, tiny_options());
         EXPECT_EQ(gradients<float>(spec, tiny_options({Recompute::full})), kept);
         EXPECT_EQ(gradients<float>(spec, tiny_options({Recompute::selective})), kept);
@@ -95,7 +144,7 @@ TEST(ModelGradients, AreTheSameBitsWhateverIsComputedAgain) {
 }
 
 TEST(ModelGradients, AreTheSameBitsWhateverIsComputedAgainIn16BitStorage) {
-    for (const sim::ModelSpec& spec : {tiny_gpt2(), tiny_llama(), tiny_mixtral()}) {
+    for (const sim::ModelSpec& spec : all_kinds()) {
         ModelOptions options = tiny_options();
         options.storage = Storage::bf16;
         const auto kept = gradients<float>(spec, options);
@@ -149,7 +198,7 @@ std::vector<double> deferred_gradients(const sim::ModelSpec& spec, const ModelOp
     pass.output.release();
     for (const Index block : {Index{1}, Index{0}})
         model->backward(block, pass, gradient.data(), mean.balance, true);
-    model->embed_backward(batch.tokens, gradient.data());
+    model->embed_backward(batch.tokens, pass, gradient.data());
     EXPECT_FALSE(pass.deferred.empty());
     model->weight_gradients(pass);
     EXPECT_EQ(model->arena().bytes_in_use(), 0);
@@ -158,7 +207,7 @@ std::vector<double> deferred_gradients(const sim::ModelSpec& spec, const ModelOp
 }
 
 TEST(ModelGradients, OfWeightsLeftForLaterAreTheSameToTheBit) {
-    for (const sim::ModelSpec& spec : {tiny_gpt2(), tiny_llama(), tiny_mixtral()}) {
+    for (const sim::ModelSpec& spec : all_kinds()) {
         for (const Recompute recompute : {Recompute::none, Recompute::full}) {
             const ModelOptions options = tiny_options({recompute});
             const auto model = tiny<double>(spec, options);
@@ -199,13 +248,13 @@ TEST(ModelErrors, NameWhatCannotBeTrained) {
         return model ? std::string("accepted") : model.error().where;
     };
     sim::ModelSpec spec = tiny_llama();
-    spec.block_kinds[0].attention.window = 4;
-    EXPECT_EQ(refusal(spec, tiny_options()), "/block_kinds/0/attention/window");
+    spec.block_kinds[0].attention.kind = sim::AttentionKind::ssm;
+    EXPECT_EQ(refusal(spec, tiny_options()), "/block_kinds/0/attention/kind");
     spec = tiny_mixtral();
-    spec.block_kinds[0].ffn.shared_width = 8;
-    EXPECT_EQ(refusal(spec, tiny_options()), "/block_kinds/0/ffn/shared_width");
+    spec.block_kinds[0].ffn.router_correction = true;
+    EXPECT_EQ(refusal(spec, tiny_options()), "/block_kinds/0/ffn/router_correction");
     spec = tiny_gpt2();
-    spec.hidden_dropout = 0.1;
+    spec.hidden_dropout = 1.0;
     EXPECT_EQ(refusal(spec, tiny_options()), "/hidden_dropout");
     ModelOptions options = tiny_options({Recompute::full, Recompute::full, Recompute::full});
     EXPECT_EQ(refusal(tiny_gpt2(), options), "options/recompute");

@@ -82,11 +82,14 @@ inline bool alike_over_tp(const exec::Parameter& p) {
 
 /// Adds what a rank holds to the whole, as block.hpp says whoever drives a model has to.
 template <class Scalar>
-void add_gradients(exec::Parameters<Scalar>& parameters, bool first_of_tp, Gradients& whole) {
+void add_gradients(exec::Parameters<Scalar>& parameters, const exec::RankShare& share,
+                   Gradients& whole) {
     for (const exec::Parameter& p : parameters.table().parameters) {
         std::vector<double>& sum = whole[p.name];
         sum.resize(static_cast<std::size_t>(p.whole_rows * p.whole_columns));
-        if (alike_over_tp(p) && !first_of_tp) continue;
+        if (alike_over_tp(p) && share.tp.part > 0) continue;
+        const bool of_expert = p.holders == exec::Holders::expert;
+        if (of_expert && !p.split && share.etp.part > 0) continue;
         for (const exec::RowRange& range : p.ranges) {
             for (exec::Index i = 0; i < range.rows * p.columns; ++i) {
                 const exec::Index place = (range.first_row + i / p.columns) * p.whole_columns +
@@ -158,7 +161,7 @@ exec::Loss train_deferred(const exec::Model<Scalar>& model, const TinyBatch& bat
     for (exec::Index i = blocks - 1; i >= 0; --i) {
         model.backward(i, pass, gradient.data(), factors.balance, true);
     }
-    model.embed_backward(batch.tokens, gradient.data());
+    model.embed_backward(batch.tokens, pass, gradient.data());
     model.weight_gradients(pass);
     return loss;
 }
@@ -193,7 +196,7 @@ StepResult run_step(const ParallelCase& c, const sim::Layout& layout,
             result.alike && at->second.sum == loss.sum && at->second.balance == loss.balance &&
             replicas_agree(model.parameters(), replicas[{share->dp.part, share->cp.part}]);
         result.leaves = result.leaves || model.arena().bytes_in_use() != 0;
-        add_gradients(model.parameters(), share->tp.part == 0, result.gradients);
+        add_gradients(model.parameters(), *share, result.gradients);
         return sim::Done{};
     };
     const auto outcome = exec::run_ranks(ranks, body, {.timeout = std::chrono::seconds(60)});

@@ -100,6 +100,56 @@ TEST(ContextParallel, ByExchangedHeadsTrainsAsOneRank) {
     expect_as_on_one_rank(three, {"cp3:a2a,dp1,mb2"});
 }
 
+TEST(ContextParallel, ByExchangedHeadsOverMoreRanksThanKeyHeadsTrainsAsOneRank) {
+    expect_as_on_one_rank(tiny_llama(), {"cp4:a2a,dp1,mb2", "cp4:a2a,dp1,mb1",
+                                         "tp2,cp2:a2a,dp1,mb2", "tp2,sp,cp2:a2a,dp1,mb1"});
+    sim::ModelSpec one = wide(tiny_llama());
+    one.block_kinds[0].attention.kv_heads = 1;
+    expect_as_on_one_rank(one, {"cp2:a2a,dp1,mb2", "tp2,cp4:a2a,dp1,mb2", "tp4,cp2:a2a,dp1,mb2"});
+    expect_as_on_one_rank(wide(tiny_mixtral()), {"tp2,cp4:a2a,dp1,mb2"});
+}
+
+/// Ways to split a layer that norms of heads, windows and the like have to go along with.
+const std::vector<std::string> ways = {
+    "tp2,dp1,mb2",     "tp4,sp,dp1,mb2",         "cp2,dp1,mb2",
+    "cp4,dp1,mb1",     "cp3:allgather,dp1,mb2",  "cp4:a2a,dp1,mb2",
+    "tp2,cp2,dp1,mb2", "tp2,sp,cp2:a2a,dp1,mb2", "tp2,sp,cp2:allgather,dp1,mb1"};
+
+void expect_all_ways(const sim::ModelSpec& model, std::vector<std::string> more = {}) {
+    more.insert(more.end(), ways.begin(), ways.end());
+    for (const bool deferred : {false, true}) {
+        expect_as_on_one_rank(model, more, parallel_options(), deferred);
+    }
+    expect_as_on_one_rank(model, more, parallel_options({Recompute::full}));
+    expect_as_on_one_rank(model, more, parallel_options({Recompute::selective}), true);
+}
+
+TEST(AllWays, OfNormsOfHeadsAndWindowsTrainAsOneRank) {
+    expect_all_ways(tiny_qwen3());
+    expect_all_ways(tiny_olmo2());
+}
+
+const std::vector<std::string> expert_ways = {"dp2,ep2,mb2", "tp2,dp1,ep2,etp1,mb2",
+                                              "tp2,sp,dp2,ep2,mb1", "tp2,dp2,ep4,etp1,mb2"};
+
+TEST(AllWays, OfSharedExpertsTrainAsOneRank) { expect_all_ways(tiny_qwen2_moe(), expert_ways); }
+
+TEST(AllWays, OfCompressedKeysTrainAsOneRank) {
+    expect_all_ways(tiny_deepseek(), expert_ways);
+    expect_all_ways(tiny_deepseek(0));
+}
+
+TEST(AllWays, OfHalvesSideBySideTrainAsOneRank) {
+    expect_all_ways(tiny_parallel(true));
+    expect_all_ways(tiny_parallel(false));
+}
+
+TEST(AllWays, OfSinksAndBiasesOfExpertsTrainAsOneRank) {
+    expect_all_ways(tiny_gpt_oss(), {"dp2,ep2,mb2", "tp2,dp2,ep4,etp1,mb2"});
+}
+
+TEST(AllWays, OfDroppedValuesDropTheSame) { expect_all_ways(tiny_dropping()); }
+
 TEST(ExpertParallel, TrainsAsOneRank) {
     expect_as_on_one_rank(tiny_mixtral(), {"dp2,ep2,mb2", "dp4,ep4,mb2", "dp4,ep2,mb2"});
 }
@@ -196,14 +246,22 @@ TEST(MixedParallel, LayoutsDrawnByChanceTrainAsOneRank) {
     std::mt19937 engine(20);
     sim::ModelSpec long_gpt2 = wide(tiny_gpt2());
     long_gpt2.embedding.position_rows = 48;
-    const sim::ModelSpec models[] = {long_gpt2, wide(tiny_llama()), wide(tiny_mixtral()),
-                                     wide(tiny_mixtral(true))};
+    const sim::ModelSpec models[] = {long_gpt2,
+                                     wide(tiny_llama()),
+                                     tiny_qwen3(),
+                                     tiny_olmo2(),
+                                     tiny_dropping(),
+                                     wide(tiny_mixtral()),
+                                     wide(tiny_mixtral(true)),
+                                     tiny_deepseek(),
+                                     tiny_qwen2_moe()};
+    constexpr std::size_t dense = 5;
     Deviation worst;
     int trained = 0;
     for (int i = 0; i < 60; ++i) {
         const std::size_t number = engine() % std::size(models);
         const sim::LayoutTables tables;
-        const sim::Layout layout = drawn_layout(engine, number >= 2);
+        const sim::Layout layout = drawn_layout(engine, number >= dense);
         ParallelCase c{models[number], to_text(layout, tables), parallel_options()};
         c.options.sequence = 48;
         c.options.micro_batch = layout.micro_batch;

@@ -126,5 +126,13 @@ TEST(PyTorch, HasTheSameMixtralBlockAndTenSteps) {
     expect_as_pytorch<float>("mixtral", tiny_mixtral(), 1e-4);
 }
 
+TEST(PyTorch, HasTheSameNormsOfHeadsWindowsSharedExpertsAndCompressedKeysInTenSteps) {
+    expect_as_pytorch<double>("qwen3", tiny_qwen3(), 1e-12);
+    expect_as_pytorch<double>("olmo2", tiny_olmo2(), 1e-12);
+    expect_as_pytorch<double>("qwen2_moe", tiny_qwen2_moe(), 1e-12);
+    expect_as_pytorch<double>("deepseek", tiny_deepseek(), 1e-12);
+    expect_as_pytorch<float>("deepseek", tiny_deepseek(), 1e-4);
+}
+
 } // namespace
 } // namespace shardplan::test

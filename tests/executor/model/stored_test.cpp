@@ -67,6 +67,23 @@ TEST(ModelMemory, OfABlockBetweenItsPassesIsWhatTheSimulatorCounts) {
     for (const char* layout :
          {"dp1,mb2", "tp2,dp1,mb2", "tp2,sp,dp1,mb2", "cp4,dp1,mb1", "tp2,cp2,dp1,mb1"})
         expect_stored(tiny_llama(), layout);
+    // the same key head on several ranks
+    for (const char* layout : {"cp4:a2a,dp1,mb2", "tp2,cp2:a2a,dp1,mb1"})
+        expect_stored(tiny_llama(), layout);
+}
+
+TEST(ModelMemory, OfNormsOfHeadsLatentsAndDroppedValuesIsWhatTheSimulatorCounts) {
+    sim::ModelSpec latent = tiny_deepseek();
+    std::swap(latent.block_kinds[0], latent.block_kinds[1]); // the dense block first
+    latent.parts[0].runs = {{0, 2}};
+    sim::ModelSpec whole = latent;
+    whole.block_kinds[0].attention.q_rank = 0;
+    for (const sim::ModelSpec& model : {tiny_qwen3(), tiny_olmo2(), latent, whole, tiny_dropping(),
+                                        tiny_parallel(true), tiny_parallel(false)}) {
+        for (const char* layout :
+             {"dp1,mb2", "tp2,dp1,mb2", "tp2,sp,dp1,mb2", "cp2,dp1,mb1", "cp4:a2a,dp1,mb2"})
+            expect_stored(model, layout);
+    }
 }
 
 } // namespace

@@ -123,6 +123,23 @@ TEST(ModelTraffic, OfContextParallelLayersIsWhatTheSimulatorPrices) {
         expect_priced(tiny_llama(), layout, loss);
 }
 
+TEST(ModelTraffic, OfHeadsThatSeveralRanksGetIsWhatTheSimulatorPrices) {
+    const Traffic loss = {{"cp all_reduce", 8.0}};
+    for (const char* layout : {"cp4:a2a,dp1,mb2", "tp2,cp2:a2a,dp1,mb1"})
+        expect_priced(tiny_llama(), layout, loss);
+}
+
+TEST(ModelTraffic, OfNormsOfHeadsAndCompressedKeysIsWhatTheSimulatorPrices) {
+    sim::ModelSpec latent = tiny_deepseek();
+    latent.parts[0].runs = {{1, 2}}; // dense blocks
+    for (const sim::ModelSpec& model : {tiny_qwen3(), tiny_olmo2(), latent, tiny_dropping(),
+                                        tiny_parallel(true), tiny_parallel(false)}) {
+        for (const char* layout : {"tp2,dp1,mb2", "tp4,dp1,mb1", "tp2,sp,dp1,mb1"})
+            expect_priced(model, layout, {});
+        expect_priced(model, "cp4:a2a,dp1,mb2", {{"cp all_reduce", 8.0}});
+    }
+}
+
 TEST(ModelTraffic, OfExpertParallelLayersIsWhatTheSimulatorPrices) {
     const double blocks = 2.0;
     const double tokens = 2.0 * parallel_sequence;
@@ -135,6 +152,12 @@ TEST(ModelTraffic, OfExpertParallelLayersIsWhatTheSimulatorPrices) {
     // experts that are split give these gradients in parts
     expect_priced(tiny_mixtral(), "tp2,dp2,ep2,mb2",
                   {{"ep all_to_all", counts + 2.0 * weights}, {"etp all_reduce", weights}});
+    // the gate of shared experts: its gradient is a sum of what the ranks find
+    const double gate = blocks * tokens * 4.0;
+    expect_priced(tiny_qwen2_moe(), "tp2,dp2,ep2,mb2",
+                  {{"ep all_to_all", counts + 2.0 * weights},
+                   {"etp all_reduce", weights},
+                   {"tp all_reduce", gate}});
     // what the load-balance loss sums, and the head's gather
     const double sums = blocks * 2.0 * 4.0 * 8.0;
     expect_priced(tiny_mixtral(), "tp2,sp,dp1,mb2",

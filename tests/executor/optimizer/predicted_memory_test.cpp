@@ -58,7 +58,8 @@ void expect_predicted(SharedTraining training) {
     training.steps = 1;
     training.offload_to = ::testing::TempDir();
     sim::LayoutTables tables;
-    const bool by_unit = layout_of(training.layout, tables).shard == sim::Shard::optimizer_gradients;
+    const bool by_unit =
+        layout_of(training.layout, tables).shard == sim::Shard::optimizer_gradients;
     training.buckets = by_unit ? std::numeric_limits<std::uint16_t>::max() : 1; // as executed_input
     for (const Storage storage : {Storage::scalar, Storage::bf16}) {
         training.storage = storage;
@@ -105,16 +106,31 @@ TEST(PredictedMemory, IsThatOfTheAllocatorToTheByteForExperts) {
     }
 }
 
+TEST(PredictedMemory, IsThatOfTheAllocatorToTheByteForAllThatABlockMayHave) {
+    for (const sim::ModelSpec& model :
+         {tiny_qwen3(), tiny_olmo2(), tiny_deepseek(), tiny_deepseek(0), tiny_qwen2_moe(),
+          tiny_dropping(), tiny_parallel(true), tiny_gpt_oss()}) {
+        for (const char* layout : {"dp1,mb1", "dp5,mb1,zero3", "tp2,sp,dp2,mb1,zero1",
+                                   "tp4,dp1,mb1", "pp2,dp3,mb1,zero2"})
+            expect_predicted({.model = of_six_blocks(model), .layout = layout});
+    }
+}
+
 TEST(PredictedMemory, IsThatOfTheAllocatorToTheByteForShardGroupsWrapsAndOffload) {
     for (const char* layout :
          {"dp4,mb1,zero1:2", "dp4,mb1,zero3:2", "dp5,mb1,zero3,wrap=2blocks",
           "dp5,mb1,zero3,wrap=4blocks", "dp5,mb1,zero3,wrap=model",
           "pp2,v2,dp3,mb1,sched=dualpipe,zero3,wrap=2blocks", "dp5,mb1,zero1,off=opt:0.333:host",
           "dp5,mb1,zero3,off=opt:0.501:nvme", "dp5,mb1,zero3,off=opt:1.0:host,off=par:0.777:host",
-          "dp1,mb1,off=opt:0.4:host"}) {
+          "dp1,mb1,off=opt:0.4:host", "dp1,mb1,zero3,off=par:0.4:host",
+          "dp1,pp2,mb1,zero3,off=par:1.0:nvme,off=opt:0.7:nvme"}) {
         expect_predicted({.model = of_six_blocks(tiny_gpt2()), .layout = layout});
     }
     expect_predicted({.model = of_six_blocks(tiny_mixtral()), .layout = "dp4,ep2,mb1,zero3:2"});
+    for (const char* layout :
+         {"dp6,ep2,mb1,zero3:2", "dp6,ep2,mb1,zero2:2", "dp6,ep2,mb1,zero1:2"}) {
+        expect_predicted({.model = of_six_blocks(tiny_mixtral()), .layout = layout});
+    }
     SharedTraining sgd{.model = tiny_llama(), .layout = "dp5,mb1,zero3"};
     sgd.optimizer.kind = OptimizerKind::sgd;
     expect_predicted(sgd);

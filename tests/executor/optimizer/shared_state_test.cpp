@@ -181,14 +181,17 @@ TEST(Offload, ToAFolderThatIsNotThereIsRefused) {
     EXPECT_NE(outcome.status().error().what.find("/nowhere/at/all"), std::string::npos);
 }
 
-TEST(Offload, OfParametersThatAreNotSplitIsRefused) {
-    SharedTraining training{.layout = "dp1,mb1,zero3,off=par:0.5:host"};
-    const RunOutcome outcome = run_ranks(1, [&](Communicator& world) {
-        TrainingRank<float> rank;
-        return set_up(world, training, rank);
-    });
-    ASSERT_FALSE(outcome.status());
-    EXPECT_EQ(outcome.status().error().code, ErrorCode::unsupported);
+TEST(Offload, OfParametersOfARankAloneComesBackPortionByPortion) {
+    Trained<float> plain;
+    train({.layout = "dp1,mb1"}, plain);
+    Trained<float> away;
+    train({.layout = "dp1,mb1,zero3,off=par:0.5:host"}, away);
+    EXPECT_EQ(away.state, plain.state);
+    const TrainingRank<float>& rank = away.ranks.front();
+    Index off = 0;
+    for (const Segment& segment : rank.parameters->segments())
+        off += segment.count / 2;
+    EXPECT_EQ(rank.memory.off_device(sim::Tier::host), 4 * off);
 }
 
 // --- what goes wrong ----------------------------------------------------------------------------
@@ -245,14 +248,17 @@ TEST(DataParallelFailures, ARankThatStopsIsNamedByTheOthers) {
     }
 }
 
-TEST(DataParallelFailures, ExpertsThatTheShardGroupDoesNotDivideAreRefused) {
-    const SharedTraining training{.model = tiny_mixtral(), .layout = "dp6,ep2,mb1,zero3:2"};
-    const RunOutcome outcome = run_ranks(6, [&](Communicator& world) {
-        TrainingRank<float> rank;
-        return set_up(world, training, rank);
-    });
-    ASSERT_FALSE(outcome.status());
-    EXPECT_EQ(outcome.status().error().code, ErrorCode::unsupported);
+TEST(DataParallel, ExpertsThatTheShardGroupDoesNotDivideAreSplitOverFewerRanks) {
+    Trained<double> one;
+    train({.model = tiny_mixtral(), .layout = "dp6,ep2,mb1"}, one);
+    for (const char* layout : {"dp6,ep2,mb1,zero3:2", "dp6,ep2,mb1,zero1:2"}) {
+        Trained<double> split;
+        train({.model = tiny_mixtral(), .layout = layout}, split);
+        for (const auto& [name, states] : one.state) {
+            for (std::size_t i = 0; i < states[0].size(); ++i)
+                ASSERT_NEAR(split.state.at(name)[0][i], states[0][i], 1e-12) << name;
+        }
+    }
 }
 
 // --- states -------------------------------------------------------------------------------------

@@ -94,7 +94,8 @@ inline sim::Layout layout_of(const std::string& text, sim::LayoutTables& tables)
 /// A plan like that of the executor's Schedule.
 inline sim::DataParallelPlan plan_of(const sim::Layout& layout, std::int32_t buckets) {
     sim::DataParallelPlan plan;
-    plan.units = layout.shard == sim::Shard::all && layout.dp * layout.cp > 1;
+    plan.units = layout.shard == sim::Shard::all &&
+                 (layout.dp * layout.cp > 1 || layout.offload_parameters > 0);
     plan.gather_under = plan.units && layout.prefetch > 0;
     constexpr std::array<std::int32_t, 4> wrapped = {1, 2, 4, 0};
     plan.wrapped = wrapped[static_cast<std::size_t>(layout.wrap)];

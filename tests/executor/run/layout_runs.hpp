@@ -26,6 +26,12 @@ inline sim::ModelSpec deeper(sim::ModelSpec model, std::int64_t blocks = 4) {
     return model;
 }
 
+/// The same of two kinds of blocks in turn.
+inline sim::ModelSpec mixed(sim::ModelSpec model) {
+    model.parts[0].runs = {{1, 1}, {0, 1}, {1, 1}, {0, 1}};
+    return model;
+}
+
 struct TinyRun {
     sim::ModelSpec model;
     std::string layout = "dp1,mb1";

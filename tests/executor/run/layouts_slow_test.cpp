@@ -11,6 +11,8 @@ void expect_twenty_steps_of_one_rank(Arithmetic arithmetic, Allowed allowed) {
     expect_steps_of_one_rank(deeper(tiny_gpt2()), dense_layouts, arithmetic, 20, allowed);
     expect_steps_of_one_rank(deeper(tiny_llama()), dense_layouts, arithmetic, 20, allowed);
     expect_steps_of_one_rank(deeper(tiny_mixtral()), expert_layouts, arithmetic, 20, allowed);
+    expect_steps_of_one_rank(deeper(tiny_mixtral()), odd_holders, arithmetic, 20, allowed, 12);
+    expect_special_models(arithmetic, 20, allowed);
 }
 
 TEST(Layouts, TakeTwentyStepsOfOneRankInDouble) {

@@ -12,6 +12,11 @@ TEST(Layouts, TakeTheFirstStepsOfOneRank) {
     constexpr Allowed allowed{1e-11, 1e-10};
     expect_steps_of_one_rank(deeper(tiny_gpt2()), dense_layouts, Arithmetic::fp64, 2, allowed);
     expect_steps_of_one_rank(deeper(tiny_mixtral()), expert_layouts, Arithmetic::fp64, 2, allowed);
+    expect_steps_of_one_rank(deeper(tiny_mixtral()), odd_holders, Arithmetic::fp64, 2, allowed, 12);
+}
+
+TEST(Layouts, TakeTheFirstStepsOfOneRankWithAllThatABlockMayHave) {
+    expect_special_models(Arithmetic::fp64, 2, {1e-11, 1e-10});
 }
 
 } // namespace

@@ -29,6 +29,8 @@ inline constexpr const char* dense_layouts[] = {
     "tp2,sp,dp2,mb1,zero3",
     "cp2,dp1,mb1",
     "cp2:a2a,dp1,mb1",
+    "cp4:a2a,dp1,mb1",
+    "tp2,sp,cp2:a2a,dp1,mb1",
     "cp2:allgather,dp1,mb1",
     "cp4,dp1,mb1",
     "cp2,tp2,sp,dp2,mb1,zero2",
@@ -58,6 +60,14 @@ inline constexpr const char* dense_layouts[] = {
     "cp2,dp1,mb1,rc=selective",
     "dp2,mb1,zero1,off=opt:1.0:host",
     "dp2,mb1,zero3,off=opt:0.5:host",
+    "dp1,mb1,off=act:1.0:host",
+    "dp2,mb1,rc=selective,off=act:0.5:nvme",
+    "tp2,sp,dp2,mb1,rc=full,zero1,off=act:1.0:host",
+    "pp2,dp2,mb1,sched=zb-h1,zero3,off=act:0.4:host",
+    "pp2,v2,dp1,mb1,sched=dualpipe,off=act:1.0:host",
+    "dp1,mb1,zero3,off=par:1.0:host",
+    "pp2,dp1,mb1,zero3,off=par:0.3:nvme",
+    "dp2,mb1,zero3,off=par:0.5:host,off=opt:1.0:host,off=act:0.7:host",
     "dp2,tp2,mb1,order=dp-tp-cp-ep-pp",
     "dp2,pp2,mb1,zero1,order=pp-tp-cp-ep-dp",
 };
@@ -81,6 +91,44 @@ inline constexpr const char* expert_layouts[] = {
     "pp2,v2,ep2,dp2,mb1,sched=dualpipe",
     "ep2,dp2,mb1,rc=full",
     "ep2,dp2,mb1,rc=selective",
+    "ep2,dp2,mb1,off=act:1.0:host",
+    "ep2,dp1,tp2,etp1,mb1,zero3,off=par:1.0:host",
+};
+
+/// Three ranks hold the same experts, in shard groups of two; of twelve samples a step.
+inline constexpr const char* odd_holders[] = {"ep2,dp6,mb1,zero3:2", "ep2,dp6,mb1,zero2:2",
+                                              "ep2,dp6,mb1,zero1:2",
+                                              "tp2,sp,ep4,dp6,mb1,etp1,zero3:2"};
+
+/// Of every kind some: for models beside the plain ones.
+inline constexpr const char* some_layouts[] = {
+    "dp2,mb1,zero3",
+    "tp2,dp2,mb1,zero1",
+    "tp4,sp,dp1,mb1",
+    "cp2,dp2,mb1,zero2",
+    "cp2:allgather,tp2,dp1,mb1",
+    "cp4:a2a,dp1,mb1",
+    "cp2:a2a,tp2,sp,dp1,mb1",
+    "pp2,dp1,mb1",
+    "pp2,v2,tp2,sp,dp1,mb1",
+    "pp2,dp2,mb1,zero3,sched=zb-h1",
+    "pp2,v2,dp2,mb1,sched=zb-v,zero2",
+    "pp2,v2,tp2,dp1,mb1,sched=dualpipe",
+    "dp2,mb1,rc=selective",
+    "tp2,sp,dp1,mb1,rc=full",
+    "pp2,dp1,mb1,rc=full:1",
+    "dp2,mb1,zero1,off=opt:1.0:host",
+    "dp1,mb1,off=act:0.6:host",
+    "dp2,mb1,zero3,off=par:1.0:host",
+};
+inline constexpr const char* some_expert_layouts[] = {
+    "ep2,dp2,mb1",
+    "ep2,dp2,pp2,mb1,zero3",
+    "tp2,ep2,etp1,dp1,mb1",
+    "tp2,sp,ep2,dp2,mb1,zero1",
+    "cp2,ep2,dp1,mb1",
+    "pp2,v2,ep2,dp2,mb1,sched=dualpipe",
+    "ep2,dp2,mb1,rc=full,off=act:1.0:host",
 };
 
 /// How near losses, balance losses and gradient norms have to be.
@@ -92,8 +140,8 @@ struct Allowed {
 inline void expect_steps_of_one_rank(const sim::ModelSpec& model,
                                      std::span<const char* const> layouts,
                                      exec::Arithmetic arithmetic, exec::Index steps,
-                                     Allowed allowed) {
-    TinyRun run{model, "dp1,mb1", arithmetic, steps};
+                                     Allowed allowed, exec::Index batch = 8) {
+    TinyRun run{model, "dp1,mb1", arithmetic, steps, batch};
     const TinyOutcome one = train(run);
     ASSERT_TRUE(one.status);
     for (const char* layout : layouts) {
@@ -105,6 +153,20 @@ inline void expect_steps_of_one_rank(const sim::ModelSpec& model,
         EXPECT_LE(worst.loss, allowed.loss) << layout;
         EXPECT_LE(worst.balance, allowed.norm) << layout;
         EXPECT_LE(worst.gradient_norm, allowed.norm) << layout;
+    }
+}
+
+/// The models that have what plain ones have not.
+inline void expect_special_models(exec::Arithmetic arithmetic, exec::Index steps, Allowed allowed) {
+    for (const sim::ModelSpec& model :
+         {mixed(tiny_qwen3()), deeper(tiny_olmo2()), deeper(tiny_dropping()),
+          mixed(tiny_deepseek()), deeper(tiny_qwen2_moe()), deeper(tiny_parallel(true)),
+          deeper(tiny_parallel(false)), deeper(tiny_gpt_oss())}) {
+        expect_steps_of_one_rank(model, some_layouts, arithmetic, steps, allowed);
+    }
+    for (const sim::ModelSpec& model :
+         {mixed(tiny_deepseek()), deeper(tiny_qwen2_moe()), deeper(tiny_gpt_oss())}) {
+        expect_steps_of_one_rank(model, some_expert_layouts, arithmetic, steps, allowed);
     }
 }
 

@@ -1,11 +1,13 @@
 #include "executor/run/program/loaded_plan.hpp"
 
+#include <array>
 #include <filesystem>
 #include <functional>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "executor/comm/threads.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "tests/support/builders.hpp"
 
@@ -105,6 +107,47 @@ TEST(LoadedPlan, WhatTheExecutorDoesNotDoIsRefusedByTheFieldOfTheJob) {
     EXPECT_EQ("job.optimizer.state",
               refusal([](sim::Job& j) { j.optimizer.state = sim::Dtype::bf16; }));
     EXPECT_EQ("job.moe.capacity", refusal([](sim::Job& j) { j.moe.capacity = 1.25; }));
+}
+
+TEST(LoadedPlan, OfAParameterServerTrainsThroughItsServers) {
+    const auto train = [](std::int64_t servers, std::array<std::int64_t, 4>& sent) {
+        const PlanFile file([&](sim::Document& d) {
+            d.plans = {{"dp4,mb2", {}, ""}};
+            d.scenario.job.constraints.idle_devices = true;
+            d.scenario.job.precision.compute = sim::Dtype::fp32;
+            if (servers == 0) return;
+            d.scenario.stack.collectives.algorithms = {sim::Algorithm::parameter_server};
+            d.scenario.stack.collectives.servers = servers;
+        });
+        ProgramOptions options = file.options();
+        options.threads = 1;
+        const auto loaded = load_plan(options, 4);
+        EXPECT_TRUE(loaded) << to_text(loaded.error());
+        std::array<double, 4> losses{};
+        const auto outcome = run_ranks(4, [&](Communicator& world) -> Status {
+            const auto rank = static_cast<std::size_t>(world.rank());
+            auto tokens = tokens_of(options, loaded->plan);
+            auto trainer = Trainer::make(world, loaded->plan, std::move(*tokens));
+            if (!trainer) return std::move(trainer).error();
+            auto step = (*trainer)->step();
+            if (!step) return std::move(step).error();
+            losses[rank] = step->loss;
+            sent[rank] = (*trainer)->sent()[static_cast<std::size_t>(sim::Group::dp_cp)];
+            return (*trainer)->check_replicas();
+        });
+        EXPECT_TRUE(outcome.status()) << to_text(outcome.status().error());
+        return losses.front();
+    };
+    std::array<std::int64_t, 4> ring{};
+    std::array<std::int64_t, 4> sent{};
+    const double loss = train(0, ring);
+    EXPECT_NEAR(train(2, sent), loss, 1e-5 * loss);
+    // workers send all gradients once; a server its part to three and the other's to that
+    EXPECT_EQ(sent[0], 2 * sent[3]);
+    EXPECT_EQ(sent[1], 2 * sent[2]);
+    EXPECT_EQ(ring[0], ring[3]);
+    EXPECT_NEAR(train(1, sent), loss, 1e-5 * loss);
+    EXPECT_EQ(sent[0], 3 * sent[1]);
 }
 
 TEST(LoadedPlan, MadeUpTokensLastForAllSteps) {

@@ -26,8 +26,9 @@ TEST_P(PredictedPeaks, AreThoseOfTheAllocatorForMixtral) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Storage, PredictedPeaks,
-                         ::testing::Values(Arithmetic::fp32, Arithmetic::bf16),
-                         [](const auto& p) { return p.param == Arithmetic::bf16 ? "bf16" : "fp32"; });
+                         ::testing::Values(Arithmetic::fp32, Arithmetic::bf16), [](const auto& p) {
+                             return p.param == Arithmetic::bf16 ? "bf16" : "fp32";
+                         });
 
 } // namespace
 } // namespace shardplan::test

@@ -75,10 +75,19 @@ private:
             l.prefetch = static_cast<std::uint8_t>(pick(1, 3));
             l.wrap = static_cast<sim::WrapUnit>(pick(0, 3));
         }
-        if (rarely()) {
-            l.offload_tier = rarely() ? sim::OffloadTier::nvme : sim::OffloadTier::host;
-            l.offload_optimizer = static_cast<std::uint16_t>(pick(1, sim::offload_scale));
-        }
+        if (rarely()) draw_offload(l);
+    }
+    void draw_offload(sim::Layout& l) {
+        l.offload_tier = rarely() ? sim::OffloadTier::nvme : sim::OffloadTier::host;
+        const auto share = [&] {
+            const bool whole = pick(0, 1) == 1;
+            return static_cast<std::uint16_t>(whole ? sim::offload_scale
+                                                    : pick(1, sim::offload_scale));
+        };
+        const std::int64_t kinds = pick(1, 7);
+        if ((kinds & 1) != 0) l.offload_optimizer = share();
+        if ((kinds & 2) != 0) l.offload_activations = share();
+        if ((kinds & 4) != 0 && l.shard == sim::Shard::all) l.offload_parameters = share();
     }
     sim::Layout any() {
         sim::Layout l;
@@ -87,7 +96,7 @@ private:
         l.cp = degree<std::uint16_t>();
         l.dp = degree<std::uint32_t>();
         l.ep = degree<std::uint16_t>();
-        l.etp = static_cast<std::uint16_t>(rarely() ? 1 : 0);
+        l.etp = static_cast<std::uint16_t>(rarely() ? pick(1, most_ranks_) : 0);
         l.micro_batch = static_cast<std::uint32_t>(pick(1, 2));
         l.sp = pick(0, 1) == 1;
         l.cp_kind = static_cast<sim::CpKind>(pick(0, 2));

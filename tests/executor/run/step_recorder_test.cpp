@@ -128,6 +128,25 @@ TEST(RankTimeline, ExchangeThatIsATaskOfCommunicationGivesItItsBytes) {
     EXPECT_EQ(64.0, out.timeline.spans[1].bytes);
 }
 
+TEST(RankTimeline, MemoryOfTheFirstRankOfAStageIsToldAtTheEndsOfItsTasks) {
+    RunSpan forward = task(TaskKind::forward, 1.0, 2.0);
+    forward.most_held = 500;
+    forward.held = 300;
+    RunSpan backward = task(TaskKind::backward, 2.0, 3.0);
+    backward.most_held = 700;
+    backward.held = 100;
+    const RankTimeline first =
+        timeline_of({forward, inside("tp", 1.2, 1.4), backward}, 0, 1, 1.0, 9);
+    backward.most_held = 900;
+    const RankTimeline second = timeline_of({backward}, 1, 1, 1.0, 9);
+    const auto counters = join({first, second}, 0).timeline.counters;
+    ASSERT_EQ(counters.size(), 1U);
+    EXPECT_EQ(counters[0].name, "memory");
+    EXPECT_EQ(counters[0].stage, 1);
+    EXPECT_EQ(counters[0].t, (std::vector<std::int64_t>{0, 1'000'000'000, 2'000'000'000}));
+    EXPECT_EQ(counters[0].values, (std::vector<double>{500.0, 700.0, 100.0}));
+}
+
 TEST(RankTimeline, BeyondTheBoundTheLastSpansAreDroppedAndCounted) {
     std::vector<RunSpan> spans;
     for (int i = 0; i < 10; ++i) {

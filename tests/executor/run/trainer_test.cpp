@@ -45,6 +45,31 @@ TEST(Trainer, OneRankDoesWhatModelAndOptimizerDo) {
     }
 }
 
+TEST(Trainer, ActivationsOffTheDeviceLowerThePeakAndComeBackToTheBit) {
+    const auto activations = [](const char* layout, TinyOutcome& out) {
+        TinyRun run{deeper(tiny_llama(), 8), layout};
+        std::int64_t most = 0;
+        out = train(run, [&](exec::Trainer& trainer, int) {
+            const exec::RankMemory memory = trainer.memory();
+            most = memory.peak[static_cast<std::size_t>(sim::TensorKind::activations)];
+            EXPECT_EQ(memory.host, 0); // nothing waits between steps
+        });
+        EXPECT_TRUE(out.status) << layout;
+        return most;
+    };
+    TinyOutcome here;
+    TinyOutcome half;
+    TinyOutcome away;
+    const std::int64_t all = activations("dp1,mb4", here);
+    const std::int64_t part = activations("dp1,mb4,off=act:0.5:host", half);
+    const std::int64_t few = activations("dp1,mb4,off=act:1.0:host", away);
+    // of eight blocks two are at work
+    EXPECT_LT(part, all * 3 / 4);
+    EXPECT_LT(few, all / 3);
+    EXPECT_EQ(differences(half, here).loss, 0.0);
+    EXPECT_EQ(differences(away, here).loss, 0.0);
+}
+
 TEST(Trainer, DataParallelRanksTakeTheStepsOfOne) {
     for (const sim::ModelSpec& model : {deeper(tiny_gpt2()), deeper(tiny_mixtral())}) {
         const TinyOutcome one = train({model, "dp1,mb1"});
@@ -133,7 +158,6 @@ TEST(Trainer, WhatCannotBeTrainedIsRefusedByFieldOnAllRanks) {
         {"pp2,dp1,mb1,stages=1-2", "layout/stages"},
         {"pp2,v3,dp1,mb1", "layout/pp"},
         {"dp4,mb1,zero3:3", "layout/zero"},
-        {"dp1,mb1,off=act:1.0:host", "layout/off"},
         {"tp3,dp1,mb1", "layout"},
         {"cp3:a2a,dp1,mb1", "layout"},
         {"cp3,dp1,mb1", "options/sequence"},

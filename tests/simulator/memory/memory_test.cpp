@@ -93,6 +93,21 @@ TEST(Memory, FirstPipelineStageHoldsMostInFlightMicroBatches) {
     }
 }
 
+TEST(Memory, ZeroBubbleKeepsInputsAndOutputGradientsOfProductsForTheWeightPass) {
+    StackProfile stack = test::generic_stack();
+    stack.capabilities.schedules.push_back(ScheduleKind::zb_h1);
+    Bench bench(test::scenario(test::llama_3_8b(), test::dgx_h100(1), test::job(4096, 64), stack));
+    const auto whole = bench.classes("pp8,mb1,zero0");
+    const auto split = bench.classes("pp8,mb1,zero0,sched=zb-h1");
+    // the weight pass follows at once on the first stage, seven micro-batches later on the last
+    const Bytes least = Bytes(7.0 * 4.0 * 4096 * 4096 * 2.0); // 7 x 4 inputs of 4,096 x 4,096
+    EXPECT_GT(split[7].allocated.value, whole[7].allocated.value + least);
+    EXPECT_LT(split[0].allocated.value - whole[0].allocated.value,
+              split[7].allocated.value - whole[7].allocated.value);
+    for (const ClassMemory& c : split)
+        EXPECT_NEAR(c.at_peak.total() / c.process.value, 1.0, 1e-12);
+}
+
 TEST(Memory, PeakIsPersistentPlusWorstInstantNotPlusSumOfInstants) {
     Bench bench = llama_on(1);
     for (const ClassMemory& c : bench.classes("tp2,sp,pp2,dp2,mb1,zero1")) {
