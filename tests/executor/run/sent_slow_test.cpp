@@ -94,7 +94,7 @@ Sent left_out(const TinyRun& run, const sim::Layout& layout) {
             return sim::block_on_rank(kind, static_cast<std::int64_t>(hidden), resolved, l).dense;
         };
         const double tp = layout.tp;
-        const double alike = (tp * dense(layout) - dense(whole)) / (tp - 1.0);
+        const double alike = tp * dense(layout) - dense(whole); // all copies but one
         out["tp"] += all_reduce(tp) * 4.0 *
                      (blocks * alike + 2.0 * hidden * static_cast<double>(run.sequence));
     }
