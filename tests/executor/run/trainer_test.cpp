@@ -158,7 +158,6 @@ TEST(Trainer, WhatCannotBeTrainedIsRefusedByFieldOnAllRanks) {
         {"pp2,dp1,mb1,stages=1-2", "layout/stages"},
         {"pp2,v3,dp1,mb1", "layout/pp"},
         {"dp4,mb1,zero3:3", "layout/zero"},
-        {"dp1,mb1,off=act:1.0:host", "layout/off"},
         {"tp3,dp1,mb1", "layout"},
         {"cp3:a2a,dp1,mb1", "layout"},
         {"cp3,dp1,mb1", "options/sequence"},
