@@ -117,9 +117,10 @@ Verdict verdict_of(const Band<Bytes>& reserved, Bytes usable) {
     return reserved.low > usable ? Verdict::does_not_fit : Verdict::borderline;
 }
 
-double offloaded_activations(const Layout& layout, const StageFigures& figures) {
-    return figures.offloadable * static_cast<double>(layout.offload_activations) /
-           static_cast<double>(offload_scale);
+double offloaded_activations(const Layout& layout, const StageFigures& figures, Phase phase) {
+    const bool at_loss = phase == Phase::loss;
+    return (at_loss ? figures.offloadable_at_loss : figures.offloadable) *
+           static_cast<double>(layout.offload_activations) / static_cast<double>(offload_scale);
 }
 
 /// Stacks that allocate gradients one by one have none before the first backward pass.
@@ -168,7 +169,7 @@ void add_stage_parts(const MemoryInputs& in, const Layout& layout, const LayoutM
     sum.add(TensorKind::workspace, "gather buffer", figures.buffer, "mem.sp_buffer");
     if (peak_of(figures, phase) != nullptr) {
         sum.add(TensorKind::activations, "offloaded activations",
-                -offloaded_activations(layout, figures), "mem.offloaded_activations");
+                -offloaded_activations(layout, figures, phase), "mem.offloaded_activations");
         sum.add(TensorKind::messages, "stage messages", figures.messages, "mem.messages");
         sum.add(TensorKind::logits, "logits of earlier micro-batches", figures.earlier_logits,
                 "mem.output_buffers");
@@ -184,7 +185,6 @@ WorkingSets working_sets(const MemoryInputs& in, const Layout& layout, const Lay
     const Workspaces libraries = workspaces(in, memory, large);
     const double fixed = libraries.products + libraries.grouped + figures.buffer;
     const double passes = fixed + figures.messages + figures.earlier_logits;
-    const double offloaded = offloaded_activations(layout, figures);
     const auto add_phase = [&](Phase phase, double beside_states) {
         const double bytes =
             (gradients_exist(in, memory, phase) ? states.persistent.bytes : states.early.bytes) +
@@ -199,7 +199,7 @@ WorkingSets working_sets(const MemoryInputs& in, const Layout& layout, const Lay
                               double& working) {
         const double moving = passes + gathered.bytes + peak.bytes;
         working = std::max(working, moving - figures.stored);
-        add_phase(phase, moving - offloaded);
+        add_phase(phase, moving - offloaded_activations(layout, figures, phase));
     };
     add_phase(Phase::init, fixed);
     add_pass(Phase::forward, figures.forward, states.gathered_forward, out.block);
@@ -247,8 +247,8 @@ Bytes usable_of(const MemoryInputs& in, const Outside& outside, std::int64_t nod
 void set_host(const MemoryInputs& in, const Layout& layout, const StageParameters& p,
               const StageFigures& figures, ClassMemory& out) {
     const StackProfile& stack = in.scenario.stack;
-    const double moved =
-        offloaded_bytes(in.resolved, stack, layout, p) + offloaded_activations(layout, figures);
+    const double moved = offloaded_bytes(in.resolved, stack, layout, p) +
+                         offloaded_activations(layout, figures, Phase::loss);
     const bool to_nvme = layout.offload_tier == OffloadTier::nvme;
     const HostStaging staging = host_staging(in.resolved, stack, layout, p);
     out.nvme = Bytes(to_nvme ? moved : 0.0);

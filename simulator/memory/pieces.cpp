@@ -116,6 +116,14 @@ double split_elements(const Portion& portion) {
     return sum;
 }
 
+double gathered_elements(const Layout& layout, const Portion& portion) {
+    double sum = 0.0;
+    for (const Segment& segment : portion.segments) {
+        if (segment.parts > 1.0 || layout.offload_parameters > 0) sum += segment.room();
+    }
+    return sum;
+}
+
 namespace {
 
 /// What is whole by unit, from the portions that the units are in.
@@ -123,8 +131,10 @@ class Windows {
 public:
     Windows(const Layout& layout, const StageUnits& units) : layout_(layout), units_(units) {
         const auto wrapped = static_cast<std::size_t>(portion_units(layout));
-        for (const Portion& portion : portions_of(layout, units))
-            elements_.push_back(split_elements(portion));
+        for (const Portion& portion : portions_of(layout, units)) {
+            gradients_.push_back(split_elements(portion));
+            values_.push_back(gathered_elements(layout, portion));
+        }
         std::size_t next = 0;
         for (const std::vector<UnitElements>& chunk : units) {
             auto& of = portion_.emplace_back();
@@ -147,11 +157,11 @@ public:
                 windows.push_back(window(c, u));
             start();
             if (!units_[c].empty()) take(first(c), last(c));
-            out.gradients.push_back(sum());
+            out.gradients.push_back(sum(gradients_));
         }
         start();
         if (head_ != none) left_by_loss();
-        out.after_loss = sum();
+        out.after_loss = sum(gradients_);
         return out;
     }
 
@@ -167,7 +177,7 @@ private:
             out.gradients[p] = gradients(c, u, pass);
             if (pass == PassKind::backward) {
                 taken_[at] = false;
-                out.others = sum();
+                out.others = sum(gradients_);
             }
         }
         return out;
@@ -180,7 +190,7 @@ private:
         // which goes the other way; what is not given back after the forward pass waits for it
         const std::size_t count = last(c) - first(c);
         const bool forward = pass == PassKind::forward;
-        if (pass == PassKind::weight) return sum();
+        if (pass == PassKind::weight) return sum(values_);
         const std::size_t done = forward ? at - first(c) : last(c) - at; // in this pass
         const std::size_t end = std::min(count, done + ahead);
         const std::size_t turned = done + ahead > count + 1 ? done + ahead - count - 1 : 0;
@@ -191,7 +201,7 @@ private:
             read(first(c) + (layout_.reshard ? count - end : 0),
                  layout_.reshard ? last(c) - back : at);
         }
-        return sum();
+        return sum(values_);
     }
 
     double gradients(std::size_t c, std::size_t u, PassKind pass) {
@@ -202,7 +212,7 @@ private:
             // the products of the loss make those of the table; the norm's follow when logits are
             // gone
             if (units_[c][u].is_head) take_table();
-            return sum();
+            return sum(gradients_);
         }
         // norms have gradients before those of weights are made up for
         if (pass == PassKind::backward) {
@@ -212,12 +222,12 @@ private:
         }
         // and those of a table that the loss has begun stay until the embedding's are there
         if (shares_table_ && table_ != head_) take_table();
-        return sum();
+        return sum(gradients_);
     }
 
     [[nodiscard]] std::size_t first(std::size_t c) const { return portion_[c].front(); }
     [[nodiscard]] std::size_t last(std::size_t c) const { return portion_[c].back(); }
-    void start() { taken_.assign(elements_.size(), false); }
+    void start() { taken_.assign(values_.size(), false); }
     void take(std::size_t from, std::size_t to) {
         for (std::size_t p = from; p <= to; ++p)
             taken_[p] = true;
@@ -241,16 +251,17 @@ private:
         const std::size_t table = shares_table_ ? table_ : head_;
         if (table != none) take(table, table);
     }
-    [[nodiscard]] double sum() const {
-        double elements = 0.0;
+    [[nodiscard]] double sum(const std::vector<double>& elements) const {
+        double out = 0.0;
         for (std::size_t p = 0; p < taken_.size(); ++p)
-            elements += taken_[p] ? elements_[p] : 0.0;
-        return elements;
+            out += taken_[p] ? elements[p] : 0.0;
+        return out;
     }
 
     const Layout& layout_;
     const StageUnits& units_;
-    std::vector<double> elements_;                  ///< by portion
+    std::vector<double> gradients_;                 ///< elements by portion: that are reduced,
+    std::vector<double> values_;                    ///< and that are made whole
     std::vector<std::vector<std::size_t>> portion_; ///< by chunk, then unit
     std::vector<bool> taken_;
     std::size_t table_ = none; ///< portions of the tied table and of the head
@@ -261,7 +272,9 @@ private:
 } // namespace
 
 StageWindows windows_of(const Layout& layout, const StageUnits& units) {
-    if (layout.shard < Shard::optimizer_gradients || shard_degrees(layout).dense <= 1.0) return {};
+    const bool off_device = layout.shard == Shard::all && layout.offload_parameters > 0;
+    if (layout.shard < Shard::optimizer_gradients) return {};
+    if (shard_degrees(layout).dense <= 1.0 && !off_device) return {};
     return Windows(layout, units).run();
 }
 

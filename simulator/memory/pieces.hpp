@@ -52,8 +52,11 @@ struct Portion {
 /// Under zero2 units, under zero3 wrap units, chunk by chunk in forward order; else everything.
 std::vector<Portion> portions_of(const Layout& layout, const StageUnits& units);
 
-/// Elements of a portion that ranks gather, or reduce: those that are split.
+/// Elements of a portion that ranks reduce: those that are split.
 double split_elements(const Portion& portion);
+/// That a rank makes whole before it reads them: the same, or all where a part of each piece is off
+/// the device.
+double gathered_elements(const Layout& layout, const Portion& portion);
 
 /// Elements that a rank holds whole while a unit runs, by kind of pass: values that are gathered,
 /// and gradients that are not reduced yet.
@@ -62,7 +65,7 @@ struct UnitWindow {
     std::array<double, 3> gradients{};
     double others = 0.0; ///< of `gradients` in a backward pass: all but those of its own portion
 };
-/// The same of a stage, where ranks split gradients; else nothing.
+/// The same of a stage, where ranks split gradients or make values whole; else nothing.
 struct StageWindows {
     std::vector<std::vector<UnitWindow>> of; ///< by chunk, then unit
     double after_loss = 0.0; ///< gradients that the loss of another micro-batch has left whole

@@ -453,8 +453,11 @@ StageFigures stage_figures(const MemoryInputs& in, const LayoutMemory& memory, s
         largest = std::max(largest, groups[g].largest);
         out.alone = std::max(out.alone, groups[g].backward.bytes);
     }
-    // The unit that runs and the next one must be on the device.
-    out.offloadable = std::max(0.0, out.stored - 2.0 * largest);
+    // The unit that runs and the next one must be on the device; passes written out by hand bring
+    // a unit back when it runs, and none for the loss (executor/model/model.cpp).
+    const bool written = rules.buffers == PassBuffers::written;
+    out.offloadable = std::max(0.0, out.stored - (written ? 1.0 : 2.0) * largest);
+    out.offloadable_at_loss = written ? out.stored : out.offloadable;
     WindowWalk windows(memory, states, outline, out);
     for (const Instant& instant : outline.instants) {
         const double messages = rules.posts_receives

@@ -166,6 +166,7 @@ struct StageFigures {
     double alone = 0.0;       ///< worst backward pass of one chunk with nothing else alive
     double stored = 0.0;      ///< of all units but the head, at the fullest instant
     double offloadable = 0.0; ///< stored activations that no running unit needs
+    double offloadable_at_loss = 0.0;
     double messages = 0.0;
     double buffer = 0.0; ///< global gather and score buffers
     double earlier_logits = 0.0;
