@@ -43,8 +43,8 @@ std::int64_t memory_of_machine() {
     return pages > 0 && size > 0 ? static_cast<std::int64_t>(pages) * size : 0;
 }
 
-/// Of the last level that the kernel lists: "32768K". (What the processor itself says may be of more
-/// cores than a virtual machine has.)
+/// Of the last level that the kernel lists: "32768K". (What the processor itself says may be of
+/// more cores than a virtual machine has.)
 std::int64_t cache_of_machine() {
     std::int64_t most = 0;
     for (int index = 0; index < 8; ++index) {

@@ -241,8 +241,8 @@ sim::Result<sim::SimulateOptions> how_from(const SimulateVerbOptions& options, b
     }
     sim::SimulateOptions how;
     // figures alone need none
-    how.spans =
-        options.what_if.empty() && (!json || !options.trace.empty() || !options.html.empty());
+    const bool files = !options.trace.empty() || !options.html.empty();
+    how.spans = options.what_if.empty() && (!json || files || !options.over.empty());
     how.every_rank = options.every_rank;
     how.seed = static_cast<std::uint64_t>(options.seed);
     how.most_events = options.most_events;

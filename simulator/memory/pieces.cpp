@@ -190,7 +190,15 @@ private:
         // which goes the other way; what is not given back after the forward pass waits for it
         const std::size_t count = last(c) - first(c);
         const bool forward = pass == PassKind::forward;
-        if (pass == PassKind::weight) return sum(values_);
+        if (pass == PassKind::weight) {
+            // which reads none, so that those of the next pass are on their way
+            if (ahead == 0) return sum(values_);
+            read(first(c), std::min(last(c), first(c) + ahead));
+            const double begins = sum(values_);
+            start();
+            read(last(c) < first(c) + ahead ? first(c) : last(c) - ahead, last(c));
+            return std::max(begins, sum(values_));
+        }
         const std::size_t done = forward ? at - first(c) : last(c) - at; // in this pass
         const std::size_t end = std::min(count, done + ahead);
         const std::size_t turned = done + ahead > count + 1 ? done + ahead - count - 1 : 0;

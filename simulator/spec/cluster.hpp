@@ -178,8 +178,8 @@ struct Cluster {
     /// The node count is an example: asking for more devices adds nodes of the same kind. False:
     /// the file lists what exists, and no more can be asked for.
     bool scalable = false;
-    /// That the devices of all nodes compute on, where the nodes are virtual ones of one machine; 0:
-    /// each node has its own.
+    /// That the devices of all nodes compute on, where the nodes are virtual ones of one machine;
+    /// 0: each node has its own.
     std::int64_t processors = 0;
     /// Devices described in this file; they win over the catalogue.
     std::vector<Device> devices;

@@ -2,6 +2,37 @@
 
 namespace shardplan::sim {
 
+namespace {
+
+/// How many of something there are.
+void describe_counts(FieldVisitor& v, TensorRules& x) {
+    field(v,
+          {"loss_rows", "rows of logits", "of a fused loss that exist at a time; 0: all", false, 0},
+          x.loss_rows);
+    field(v,
+          {"logits_kept", "16-bit logits kept", "copies alive through the loss backward", false, 0,
+           4},
+          x.logits_kept);
+    field(
+        v,
+        {"output_buffers", "logits kept by the pipeline", "of earlier micro-batches", false, 0, 4},
+        x.output_buffers);
+    field(v,
+          {"message_buffers", "message buffers", "boundary tensors a pipeline stage holds", false,
+           0, 16},
+          x.message_buffers);
+    field(v,
+          {"posts_receives", "receives posted ahead",
+           "message buffers are of messages to come, and no more than the step still has"},
+          x.posts_receives);
+    field(v,
+          {"message_headers", "message headers",
+           "messages with shape and format sent ahead of each boundary tensor", false, 0, 16},
+          x.message_headers);
+}
+
+} // namespace
+
 void describe(FieldVisitor& v, TensorRules& x) {
     field(v, {"norm", "normalisation", "fused, upcast or native"}, x.norm);
     field(v, {"rope", "rotary positions", "fused, eager or with_tables"}, x.rope);
@@ -64,29 +95,7 @@ void describe(FieldVisitor& v, TensorRules& x) {
           x.recompute_without_output);
     field(v, {"scattered_messages", "messages cut over tp", "boundary tensors between stages"},
           x.scattered_messages);
-    field(v,
-          {"loss_rows", "rows of logits", "of a fused loss that exist at a time; 0: all", false, 0},
-          x.loss_rows);
-    field(v,
-          {"logits_kept", "16-bit logits kept", "copies alive through the loss backward", false, 0,
-           4},
-          x.logits_kept);
-    field(
-        v,
-        {"output_buffers", "logits kept by the pipeline", "of earlier micro-batches", false, 0, 4},
-        x.output_buffers);
-    field(v,
-          {"message_buffers", "message buffers", "boundary tensors a pipeline stage holds", false,
-           0, 16},
-          x.message_buffers);
-    field(v,
-          {"posts_receives", "receives posted ahead",
-           "message buffers are of messages to come, and no more than the step still has"},
-          x.posts_receives);
-    field(v,
-          {"message_headers", "message headers",
-           "messages with shape and format sent ahead of each boundary tensor", false, 0, 16},
-          x.message_headers);
+    describe_counts(v, x);
 }
 
 void describe(FieldVisitor& v, StateRules& x) {

@@ -32,8 +32,8 @@ long ranks_on_this_machine(long otherwise) {
     return otherwise;
 }
 
-/// Bytes that a rank goes through from one use of a weight to the next, at least: its weights, their
-/// gradients and two moments.
+/// Bytes that a rank goes through from one use of a weight to the next, at least: its weights,
+/// their gradients and two moments.
 std::int64_t working_set(const TrainingPlan& plan) {
     const std::int64_t parts = static_cast<std::int64_t>(plan.layout.tp) * plan.layout.pp;
     return 4 * 4 * sim::count_parameters(plan.model).total / parts;

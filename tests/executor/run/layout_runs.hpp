@@ -40,6 +40,7 @@ struct TinyRun {
     exec::Index global_batch = 8;
     exec::OptimizerOptions optimizer = {};
     exec::Index sequence = run_sequence;
+    double rate = 3e-3; ///< of learning, at its peak
 };
 
 inline exec::TrainingPlan training_plan(const TinyRun& run) {
@@ -52,7 +53,7 @@ inline exec::TrainingPlan training_plan(const TinyRun& run) {
     plan.global_batch = run.global_batch;
     plan.arithmetic = run.arithmetic;
     plan.optimizer = run.optimizer;
-    plan.rate.peak = 3e-3;
+    plan.rate.peak = run.rate;
     plan.rate.warmup = 3;
     plan.threads = 1;
     return plan;

@@ -140,8 +140,9 @@ struct Allowed {
 inline void expect_steps_of_one_rank(const sim::ModelSpec& model,
                                      std::span<const char* const> layouts,
                                      exec::Arithmetic arithmetic, exec::Index steps,
-                                     Allowed allowed, exec::Index batch = 8) {
+                                     Allowed allowed, exec::Index batch = 8, double rate = 3e-3) {
     TinyRun run{model, "dp1,mb1", arithmetic, steps, batch};
+    run.rate = rate;
     const TinyOutcome one = train(run);
     ASSERT_TRUE(one.status);
     for (const char* layout : layouts) {
@@ -156,17 +157,22 @@ inline void expect_steps_of_one_rank(const sim::ModelSpec& model,
     }
 }
 
+/// At larger rates the gradients of blocks with norms behind their halves swing from step to step,
+/// and what rounding makes different grows with each.
+constexpr double steady_rate = 3e-4;
+
 /// The models that have what plain ones have not.
 inline void expect_special_models(exec::Arithmetic arithmetic, exec::Index steps, Allowed allowed) {
     for (const sim::ModelSpec& model :
          {mixed(tiny_qwen3()), deeper(tiny_olmo2()), deeper(tiny_dropping()),
           mixed(tiny_deepseek()), deeper(tiny_qwen2_moe()), deeper(tiny_parallel(true)),
           deeper(tiny_parallel(false)), deeper(tiny_gpt_oss())}) {
-        expect_steps_of_one_rank(model, some_layouts, arithmetic, steps, allowed);
+        expect_steps_of_one_rank(model, some_layouts, arithmetic, steps, allowed, 8, steady_rate);
     }
     for (const sim::ModelSpec& model :
          {mixed(tiny_deepseek()), deeper(tiny_qwen2_moe()), deeper(tiny_gpt_oss())}) {
-        expect_steps_of_one_rank(model, some_expert_layouts, arithmetic, steps, allowed);
+        expect_steps_of_one_rank(model, some_expert_layouts, arithmetic, steps, allowed, 8,
+                                 steady_rate);
     }
 }
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "simulator/estimate/evaluator.hpp"
+#include "simulator/estimate/link_loads.hpp"
 #include "simulator/io/catalogue.hpp"
 #include "simulator/memory/rank_parameters.hpp"
 #include "tests/executor/run/layouts_to_run.hpp"
@@ -38,7 +39,7 @@ Sent priced(const TinyRun& run, const exec::TrainingPlan& plan) {
     evaluator->evaluate(plan.layout, workspace, estimate);
     Sent out;
     for (const sim::LinkLoad& link : estimate.links)
-        out[link.dim] += link.per_step.value();
+        out[link.dim] = sim::most_sent(estimate.links, link.dim).value();
     return out;
 }
 
@@ -93,7 +94,7 @@ Sent left_out(const TinyRun& run, const sim::Layout& layout) {
             return sim::block_on_rank(kind, static_cast<std::int64_t>(hidden), resolved, l).dense;
         };
         const double tp = layout.tp;
-        const double alike = (tp * dense(layout) - dense(whole)) / (tp - 1.0);
+        const double alike = tp * dense(layout) - dense(whole); // all copies but one
         out["tp"] += all_reduce(tp) * 4.0 *
                      (blocks * alike + 2.0 * hidden * static_cast<double>(run.sequence));
     }

@@ -154,12 +154,13 @@ TEST_F(MeasuredVerbs, ValidateAsksForThePlanWhereItsFileIsGone) {
     EXPECT_TRUE(contains(validate().err, "the measurement does not say which plan was run"));
 }
 
-TEST_F(MeasuredVerbs, ValidateTellsAPlanFromAMeasurement) {
+TEST_F(MeasuredVerbs, ValidateOfAPlanThatWasNotRunSaysHowToRunIt) {
     ValidateOptions o;
     o.measurements = {plan_};
     const Answer answer = run_verb(run_validate, o);
     EXPECT_EQ(2, answer.code);
-    EXPECT_TRUE(contains(answer.err, "this is a plan, not a measurement"));
+    EXPECT_TRUE(contains(answer.err, "this plan holds no measurement"));
+    EXPECT_TRUE(contains(answer.err, "shardplan run " + plan_ + " --attach"));
 }
 
 TEST_F(MeasuredVerbs, ValidateSumsUpSeveralRuns) {
