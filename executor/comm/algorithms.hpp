@@ -41,8 +41,8 @@ Status chain_reduce(Exchange& x, Reduction how, ConstBytes in, Bytes out, int ro
 Status tree_broadcast(Exchange& x, Bytes data, int root);
 /// `out` is written on the root alone, and may be `in`.
 Status tree_reduce(Exchange& x, Reduction how, ConstBytes in, Bytes out, int root);
-/// Small ones by the two above. Larger ones by two binary trees with half of the data each, in which
-/// no rank has children twice: each rank sends at most 2 S, S of two. Scratch: one segment.
+/// Small ones by the two above. Larger ones by two binary trees with half of the data each, in
+/// which no rank has children twice: each rank sends at most 2 S, S of two. Scratch: one segment.
 /// Source: NCCL, src/graph/trees.cc; Sanders et al. 2009 (Parallel Computing 35).
 Status tree_all_reduce(Exchange& x, Reduction how, Bytes data);
 

@@ -37,7 +37,7 @@ struct DataParallelMoves {
     /// Shares of `gather` that are there already where the passes of a stage turn round: forward to
     /// backward, backward to forward.
     double kept_backward = 0.0, kept_forward = 0.0;
-    bool last = false; ///< the stage has the head
+    bool last = false;          ///< the stage has the head
     double unpack = 0.0;        ///< seconds in which gathered parameters are copied
     double pack_gradient = 0.0; ///< the same for gradients on their way out
     double buckets = 0.0;       ///< seconds in which gradients go into buckets and back, per step
