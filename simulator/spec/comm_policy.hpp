@@ -14,7 +14,7 @@ namespace shardplan::sim {
 /// other libraries, or of frameworks that build a collective from several calls.
 enum class Algorithm : std::uint8_t {
     ring,
-    tree, ///< double binary tree; on CPUs binomial
+    tree, ///< double binary tree; on CPUs one binomial tree for small messages
     nvls, ///< reduction inside the switch of one domain
     nvls_tree,
     pat, ///< one rank per node, all-gather and reduce-scatter in logarithmic steps
