@@ -191,6 +191,13 @@ Status DataParallel<Scalar>::start_gather(Index p) {
 }
 
 template <class Scalar>
+bool DataParallel<Scalar>::is_gathered(Index p) {
+    bool all = true;
+    each_use(p, [&](Index q) { all = all && uses_[static_cast<std::size_t>(q)].count > 0; });
+    return all;
+}
+
+template <class Scalar>
 Status DataParallel<Scalar>::finish_gather(Index p) {
     Status status = sim::Done{};
     if (!queue_) return status;

@@ -109,6 +109,8 @@ public:
     /// Every start has its release; portions in use twice are gathered once.
     Status start_gather(Index portion);
     Status finish_gather(Index portion);
+    /// Started and not released: another start costs nothing.
+    [[nodiscard]] bool is_gathered(Index portion);
     void release(Index portion);
 
     /// Adds up the gradients of a portion over the ranks of a shard: zero0 and zero1 at the end of

@@ -38,11 +38,8 @@ Result<TrainStep> RankTrainer<Scalar>::run_step() {
     if (auto s = messages_.start_step(); !s) return std::move(s).error();
     for (const StageTask& task : program_) {
         if (auto s = messages_.progress(); !s) return std::move(s).error();
-        // what has been used gives way to what is gathered next
         const bool makes_room = schedule_.kind[task.id] == sim::TaskKind::release;
-        if (!makes_room) {
-            if (auto s = start_ready_gathers(); !s) return std::move(s).error();
-        }
+        if (auto s = start_ready_gathers(makes_room); !s) return std::move(s).error();
         if (auto s = run_task(task, out); !s) return std::move(s).error();
         done_[task.id] = true;
     }
@@ -177,13 +174,14 @@ Index RankTrainer<Scalar>::portion_of(const StageTask& task) const {
 
 /// As soon as what they wait for has been done, so that they arrive under compute.
 template <class Scalar>
-Status RankTrainer<Scalar>::start_ready_gathers() {
+Status RankTrainer<Scalar>::start_ready_gathers(bool makes_room) {
     for (; gathers_started_ < gathers_.size(); ++gathers_started_) {
         const StageTask& task = *gathers_[gathers_started_];
         for (std::uint32_t d = schedule_.first_dependency[task.id];
              d < schedule_.first_dependency[task.id + 1]; ++d) {
             if (!done_[schedule_.dependencies[d]]) return sim::Done{};
         }
+        if (makes_room && !shared_->is_gathered(portion_of(task))) return sim::Done{};
         if (auto s = shared_->start_gather(portion_of(task)); !s) return s;
     }
     return sim::Done{};

@@ -49,7 +49,8 @@ private:
     Status do_task(const StageTask& task, TrainStep& out);
     Status do_shared_task(const StageTask& task, TrainStep& out);
     Status gather(const StageTask& task);
-    Status start_ready_gathers();
+    /// `makes_room`: something is given back next, which what is gathered anew waits for.
+    Status start_ready_gathers(bool makes_room);
     Status finish_reduction();
     Status update(TrainStep& out);
     Status add_losses(TrainStep& out);
