@@ -20,7 +20,8 @@ constexpr std::size_t host_bytes = 256;
 
 /// A chain of additions and products, none of which can begin before the one before it.
 double chain(std::int64_t length) {
-    double x = 1.0;
+    // a beginning that the compiler does not know: from 1 every link gives 1 again
+    auto x = static_cast<double>(length);
     for (std::int64_t i = 0; i < length; ++i) {
         x = x * 0.999999 + 1e-6;
     }
@@ -29,9 +30,9 @@ double chain(std::int64_t length) {
 
 double timed_chain(std::int64_t length) {
     const double begin = steady_seconds();
-    // read and kept where the compiler sees: or it computes ahead of the first look at the clock
+    // read and kept in between, or the compiler may compute ahead of the first look at the clock
     const volatile std::int64_t links = length;
-    [[maybe_unused]] const volatile double kept = chain(links);
+    [[maybe_unused]] const volatile double kept = chain(links); // so that it is computed
     return steady_seconds() - begin;
 }
 
