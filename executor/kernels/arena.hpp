@@ -24,9 +24,8 @@ public:
     void count_in(MemoryCount& count) { count_ = &count; }
 
     [[nodiscard]] Index bytes_in_use() const { return in_use_; }
-    /// Most bytes in use at any time since the last call of `restart_high_water`.
+    /// Most bytes in use at any time so far.
     [[nodiscard]] Index high_water() const { return high_water_; }
-    void restart_high_water() { high_water_ = in_use_; }
 
 private:
     std::map<Index, std::vector<Buffer<std::byte>>> free_;

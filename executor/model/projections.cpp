@@ -31,6 +31,12 @@ void put(const Columns& c, const Scalar* from, Scalar* to) {
     }
 }
 
+/// What a norm of queries or keys sees: every head of a row by itself, or all of them together.
+NormShape shape_over_heads(bool per_head, Index rows, Index heads, Index dim, double epsilon) {
+    const Index each = per_head ? heads : 1;
+    return {sim::NormKind::rmsnorm, rows * each, heads / each * dim, epsilon};
+}
+
 } // namespace
 
 template <class Scalar>
@@ -119,11 +125,8 @@ void Block<Scalar>::norm_heads(const HeadNorm& n, Scalar* qkv) const {
     Scratch<Scalar> normed(arena, count);
     const Reading<Scalar> x = n.raw->read();
     const Reading<Scalar> scale = weights(n.scale);
-    NormShape shape{sim::NormKind::rmsnorm, rows_.all, columns.width, work_.options->norm_epsilon};
-    if (per_head) {
-        shape.rows *= n.heads;
-        shape.width = dim;
-    }
+    const NormShape shape =
+        shape_over_heads(per_head, rows_.all, n.heads, dim, work_.options->norm_epsilon);
     Scalar* stats = n.stats->write(arena, Storage::scalar, shape.rows);
     if (per_head || tp_.parts == 1) {
         run.norm_forward(shape, x, scale, nullptr, normed.data(), stats);
@@ -155,12 +158,8 @@ void Block<Scalar>::norm_heads_backward(const HeadNorm& n, Scalar* dqkv) const {
         const Reading<Scalar> stats = n.stats->read();
         const Reading<Scalar> scale = weights(n.scale);
         Scalar* dscale = work_.parameters->gradient(n.scale);
-        NormShape shape{sim::NormKind::rmsnorm, rows_.all, columns.width,
-                        work_.options->norm_epsilon};
-        if (per_head) {
-            shape.rows *= n.heads;
-            shape.width = dim;
-        }
+        const NormShape shape =
+            shape_over_heads(per_head, rows_.all, n.heads, dim, work_.options->norm_epsilon);
         if (per_head || tp_.parts == 1) {
             run.norm_backward(shape, dy.data(), x, scale, stats, dx.data(), dscale, nullptr);
         } else {

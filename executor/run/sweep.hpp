@@ -32,7 +32,7 @@ struct SweepOptions {
     /// twice the last cache is no different from twice. 0: that.
     std::int64_t working_set = 0;
     /// Kernels by the time their own thread computed, not by the clock on the wall: for a machine
-    /// that has other work to do. One thread, and no more ranks than cores.
+    /// that has other work to do. One thread each; ranks that take turns are timed so anyway.
     bool cpu_time = false;
     std::vector<SweepModel> models;     ///< beside a grid of shapes
     std::string device = "cpu-generic"; ///< that a rank stands for, in the catalogue
